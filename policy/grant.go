@@ -1,0 +1,90 @@
+package policy
+
+// Access is what a [Grant] allows.
+type Access uint8
+
+const (
+	// Read allows reading files, listing folders and executing. It matters
+	// only where the policy has a read list.
+	Read Access = 1 << iota
+	// Write allows every change of content: creating, writing, truncating,
+	// renaming, linking and deleting.
+	Write
+	// Ioctl allows device-specific ioctls.
+	Ioctl
+	// Connect allows connecting to Unix sockets.
+	Connect
+)
+
+// Origin says why a grant is there.
+type Origin string
+
+const (
+	FromWorktree Origin = "worktree"
+	FromGit      Origin = "git"
+	FromTmp      Origin = "tmp"
+	FromDevice   Origin = "device"
+	FromCache    Origin = "cache"
+	FromSystem   Origin = "system"
+	FromUser     Origin = "user"
+	FromStdio    Origin = "stdio"
+)
+
+// Grant is one path that is opened, a folder with everything beneath it.
+type Grant struct {
+	// Path is absolute. Unless NoSymlinks is set, symbolic links in it are
+	// followed when the grant is opened.
+	Path   string
+	Access Access
+	Origin Origin
+	// Optional skips the grant when the path doesn't exist.
+	Optional bool
+	// NoSymlinks refuses the grant when any part of Path is a symbolic link:
+	// for paths that were derived from files the command may have written.
+	NoSymlinks bool
+}
+
+// Skip is a grant that was left out.
+type Skip struct {
+	Grant Grant
+	Why   string
+}
+
+// Note is something that the caller should know about a resolved policy.
+type Note struct {
+	// Code is a stable word: "git-tampered", "git-unverified", "git-partial",
+	// "cache-off", "tmp-broad", ….
+	Code string
+	// Text says it in one line.
+	Text string
+	// Hint says what to do about it; may be empty.
+	Hint string
+}
+
+// Options are the facts about the run that [Resolve] needs besides the policy.
+type Options struct {
+	// Environ is the caller's environment, as [os.Environ] returns it.
+	Environ []string
+	// MountLayer says that protected paths are covered by mounts, so that
+	// git's common directory can be granted as a whole.
+	MountLayer bool
+}
+
+// Resolved is a policy after every question is answered. It is a list to carry
+// out: mechanisms need nothing else.
+type Resolved struct {
+	// Policy is what was asked.
+	Policy Policy
+	// Worktree is the real path of Policy.Worktree, empty if there is none.
+	Worktree string
+	// Repo is the repository that the worktree belongs to, nil if none.
+	Repo *Repo
+	// Grants are what is opened, in order: user grants last.
+	Grants []Grant
+	// Env is the environment of the command.
+	Env []string
+	// CacheDir is the product's cache folder, empty when there is none.
+	CacheDir string
+	// Notes are what the caller should know.
+	Notes []Note
+}

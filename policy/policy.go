@@ -1,0 +1,156 @@
+// Package policy holds the value that says what a confined command may do, and
+// turns it into the concrete grants and environment of one run.
+//
+// A [Policy] is what a caller asks for. It is a plain struct: it can be
+// compared, printed, stored as JSON and audited. Its zero value lets a command
+// read everything and write nothing. [Policy.Validate] checks it once;
+// [Resolve] looks at the machine (git metadata, devices, caches) and answers
+// every question the policy leaves open, so that the mechanisms behind it only
+// have to carry out a list.
+//
+// The package never runs a program and never changes what the current process
+// may do. It never reads a policy from inside a worktree by itself: a confined
+// command can write there.
+package policy
+
+// Policy says what a command may do. The zero value reads everything and
+// writes nothing.
+//
+// All paths are absolute. They may contain any byte but NUL; see [Path] for
+// their JSON form.
+type Policy struct {
+	// Mode governs file effects. Zero is [ReadOnly].
+	Mode Mode `json:"mode,omitempty"`
+
+	// Worktree is the folder that the command works in: the git worktree, or
+	// any other folder. In [WorkspaceWrite] it is writable with everything
+	// beneath it. Zero means that there is none.
+	Worktree Path `json:"worktree,omitempty"`
+
+	// Write lists files and folders that are writable, folders with everything
+	// beneath. A path that doesn't exist is an error. Zero adds nothing.
+	// Not allowed in ReadOnly.
+	Write []Path `json:"write,omitempty"`
+
+	// WriteCreate is like Write, but a folder that doesn't exist is made
+	// (mode 0777 less the umask, parents included). The folder stays.
+	WriteCreate []Path `json:"write_create,omitempty"`
+
+	// Read lists what may be read and executed. Nil means everything. A
+	// non-nil list, even an empty one, means these paths, and what is
+	// writable, and nothing else. The preset [ReadSystem] stands for the
+	// system's folders.
+	Read []Path `json:"read,omitzero"`
+
+	// AllowBroad lets Worktree, Write and WriteCreate name "/", the home
+	// directory or an ancestor of it, and lets $TMPDIR be one of these. Zero
+	// refuses them.
+	AllowBroad bool `json:"allow_broad,omitempty"`
+
+	// NoProtect turns off the protection of git's hooks, configuration and
+	// pointers. Zero wants it.
+	NoProtect bool `json:"no_protect,omitempty"`
+
+	// Network limits the network. Zero is unlimited.
+	Network Network `json:"network,omitzero"`
+
+	// IPC limits signals and abstract sockets to processes outside. Zero
+	// limits both.
+	IPC IPC `json:"ipc,omitzero"`
+
+	// Unix lists sockets on the file system that the command may connect to
+	// where the machine can refuse that: absolute paths of a socket or of a
+	// folder, or the presets [UnixSSHAgent] and [UnixGPGAgent].
+	Unix []Path `json:"unix,omitempty"`
+
+	// Env changes the environment. Zero passes the caller's on, less the
+	// repository-local GIT_* variables.
+	Env Env `json:"env,omitzero"`
+
+	// NoCache turns off the redirection of tool caches. Zero redirects them
+	// in WorkspaceWrite.
+	NoCache bool `json:"no_cache,omitempty"`
+
+	// Caps names the capabilities that the command keeps when it starts with
+	// them (as root), without "CAP_" and in lower case, or the single word
+	// "all" or "none". Nil is [DefaultCaps].
+	Caps []string `json:"caps,omitzero"`
+
+	// Require lists promises without which nothing runs, besides those that
+	// are required already (see [Policy.Required]).
+	Require []Promise `json:"require,omitempty"`
+
+	// BestEffort makes every promise wanted that isn't in Require: what the
+	// machine can't hold is reported instead of refused.
+	BestEffort bool `json:"best_effort,omitempty"`
+}
+
+// Mode is how a policy treats files.
+type Mode string
+
+const (
+	// ReadOnly makes nothing writable but the built-in devices.
+	ReadOnly Mode = "read-only"
+	// WorkspaceWrite makes the worktree writable, the git metadata that a
+	// commit in it needs, the temporary folders, and the cache.
+	WorkspaceWrite Mode = "workspace-write"
+	// Unconfined confines nothing. It is always reported.
+	Unconfined Mode = "unconfined"
+)
+
+// Presets that Read and Unix accept in place of a path.
+const (
+	ReadSystem   Path = "system"
+	UnixSSHAgent Path = "ssh-agent"
+	UnixGPGAgent Path = "gpg-agent"
+)
+
+// Network limits the network. The zero value limits nothing.
+type Network struct {
+	// Mode is all (zero too) or none. None stops every address family.
+	Mode NetworkMode `json:"mode,omitempty"`
+	// Each list limits one operation to the given ports. Nil leaves the
+	// operation alone; an empty list allows no port.
+	ConnectTCP []uint16 `json:"connect_tcp,omitzero"`
+	BindTCP    []uint16 `json:"bind_tcp,omitzero"`
+	ConnectUDP []uint16 `json:"connect_udp,omitzero"`
+	BindUDP    []uint16 `json:"bind_udp,omitzero"`
+}
+
+// NetworkMode is the part of the network that is open.
+type NetworkMode string
+
+const (
+	// NetworkAll leaves the network open, except for the port lists.
+	NetworkAll NetworkMode = "all"
+	// NetworkNone shuts it.
+	NetworkNone NetworkMode = "none"
+)
+
+// IPC opens ways to reach processes outside that are shut by default.
+type IPC struct {
+	// AllowSignals lets the command signal processes outside.
+	AllowSignals bool `json:"allow_signals,omitempty"`
+	// AllowAbstract lets it connect to abstract Unix sockets outside.
+	AllowAbstract bool `json:"allow_abstract,omitempty"`
+}
+
+// Env changes the environment that the command gets. The order is Clear,
+// Unset, the purge of the repository-local GIT_* variables, what the product
+// sets (caches), Set.
+type Env struct {
+	// Clear starts from an empty environment instead of the caller's.
+	Clear bool `json:"clear,omitempty"`
+	// Unset removes variables by name.
+	Unset []string `json:"unset,omitempty"`
+	// Set lists NAME=VALUE. The last one of a name counts.
+	Set []string `json:"set,omitempty"`
+	// KeepGit keeps the repository-local GIT_* variables (GIT_DIR,
+	// GIT_INDEX_FILE, …) that git sets for its hooks and aliases.
+	KeepGit bool `json:"keep_git,omitempty"`
+}
+
+// DefaultCaps are the capabilities that a command keeps when Caps is nil and
+// it starts with them: what builds need (tar, cp -a, install, worktrees of
+// another uid), and none that undoes the confinement.
+var DefaultCaps = []string{"chown", "dac_override", "fowner", "fsetid", "kill", "setgid", "setuid"}
