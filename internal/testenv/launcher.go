@@ -1,0 +1,77 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// LauncherVar is the environment variable that names a launcher to test, in
+// place of one built from this tree.
+const LauncherVar = "SHOFER_TEST_LAUNCHER"
+
+var launcher = sync.OnceValues(func() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	// Look at every source file, so that go test doesn't take a pass from its
+	// cache after a change in a package that the test doesn't import.
+	if err := touchSources(root); err != nil {
+		return "", err
+	}
+	if exe := os.Getenv(LauncherVar); exe != "" {
+		_, err := os.Stat(exe)
+		return exe, err
+	}
+	dir, err := sharedDir()
+	if err != nil {
+		return "", err
+	}
+	exe := filepath.Join(dir, "shofer-sandbox")
+	ctx, cancel := context.WithTimeout(context.Background(), 2*CommandTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", exe, "./cmd/shofer-sandbox")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
+	}
+	return exe, nil
+})
+
+// BuildLauncher returns the launcher's static binary, built from this tree once
+// per test process, or the one that [LauncherVar] names. Every user may execute
+// it. It is removed when [Main] returns.
+func BuildLauncher(t testing.TB) string {
+	t.Helper()
+	if !mainCalled {
+		t.Fatal("TestMain must call testenv.Main, which removes what is built here")
+	}
+	exe, err := launcher()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exe
+}
+
+func touchSources(root string) error {
+	return filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if name := e.Name(); e.IsDir() && path != root && (strings.HasPrefix(name, ".") || name == "bin") {
+			return filepath.SkipDir
+		}
+		if strings.HasSuffix(path, ".go") || strings.HasSuffix(path, ".s") || e.Name() == "go.mod" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+}
