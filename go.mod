@@ -1,9 +1,11 @@
 module github.com/shofer-dev/shofer-sandbox
 
-go 1.26
+go 1.26.0
+
+require golang.org/x/sys v0.50.0
 
 require (
 	github.com/landlock-lsm/go-landlock v0.11.2
-	golang.org/x/sys v0.50.0
-	github.com/spf13/pflag v1.1.0
+	github.com/spf13/pflag v1.1.0 // indirect
+	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 )
