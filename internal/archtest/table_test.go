@@ -1,0 +1,102 @@
+package archtest
+
+// rule says what the non-test files of a package may import, besides the
+// standard library and what is open to all.
+type rule struct {
+	// ours are packages of this module; "..." stands for all that the package
+	// may not be denied by except.
+	ours []string
+	// except are packages of this module that "..." doesn't stand for.
+	except []string
+	// libs are prefixes of import paths of other modules.
+	libs []string
+}
+
+const anything = "..."
+
+// compilers turn a policy into parts of a plan. They never import one another.
+var compilers = []string{"landlock", "mountns", "bwrap", "cgroup", "seccomp"}
+
+// table is the direction of the packages. A key that ends in "/..." covers all
+// packages below; the longest key that matches holds. A package without a key
+// may not exist.
+var table = map[string]rule{
+	"policy":         {},
+	"spawn":          {},
+	"landlock":       {ours: []string{"policy"}, libs: []string{"github.com/landlock-lsm/go-landlock"}},
+	"mountns":        {ours: []string{"policy", "spawn"}},
+	"bwrap":          {ours: []string{"policy"}},
+	"cgroup":         {ours: []string{"policy"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
+	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
+	"seccomp":        {ours: []string{"policy"}, libs: []string{"github.com/elastic/go-seccomp-bpf", "golang.org/x/net/bpf"}},
+	"launch":         {ours: append([]string{"policy", "spawn"}, compilers...)},
+	"capture":        {},
+	"runner":         {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}},
+	"runner/...":     {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner"}},
+
+	"internal/launcher": {
+		ours:   []string{anything},
+		except: []string{"runner", "capture", "cgroup/manager"},
+		libs:   []string{"github.com/spf13/pflag"},
+	},
+	"internal/linux":    {},
+	"internal/fdpass":   {},
+	"internal/nofile":   {},
+	"internal/testenv":  {},
+	"internal/archtest": {},
+
+	"cmd/...":   {ours: []string{anything}, libs: []string{""}},
+	"test/...":  {ours: []string{anything}, libs: []string{""}},
+	"bench":     {ours: []string{anything}},
+	"bench/...": {ours: []string{anything}},
+}
+
+// openToAll are the leaves of this module that every package may import.
+var openToAll = []string{"internal/linux", "internal/fdpass", "internal/nofile"}
+
+// openLibs are the libraries that every package may import: the system calls
+// that the standard library lacks.
+var openLibs = []string{"golang.org/x/sys/unix"}
+
+// testOnly are packages that no file but a test may import.
+var testOnly = []string{"testing", "internal/testenv"}
+
+// light are packages on the way of each start of a command: they may not import
+// heavy.
+var (
+	light = []string{"policy", "spawn", "landlock", "internal/linux", "internal/nofile"}
+	heavy = []string{"net", "net/http", "os/exec", "os/user", "regexp", "text/template"}
+)
+
+// launcherMain is the package whose dependencies launcherNever is about.
+const launcherMain = "cmd/shofer-sandbox"
+
+// launcherNever are prefixes of packages that the launcher may not link, however
+// far down: each costs at every start, or brings something that listens.
+var launcherNever = []string{
+	"crypto/tls",
+	"encoding/gob",
+	"github.com/cilium/ebpf",
+	"github.com/containerd/cgroups/v3/cgroup1",
+	"github.com/containerd/cgroups/v3/cgroup2",
+	"github.com/containerd/log",
+	"github.com/containerd/ttrpc",
+	"github.com/coreos/go-systemd",
+	"github.com/godbus/dbus",
+	"github.com/gogo/protobuf",
+	"github.com/sirupsen/logrus",
+	"go/types",
+	"google.golang.org/protobuf",
+	"html/template",
+	"net",
+	"plugin",
+	"regexp",
+	"testing",
+	"text/template",
+}
+
+// launcherExcused are single imports, "importer imported", that launcherNever
+// doesn't hold for.
+var launcherExcused = map[string]string{
+	"github.com/spf13/pflag net": "the types of its IP flags, which nothing here uses, so that the linker leaves the network code out",
+}

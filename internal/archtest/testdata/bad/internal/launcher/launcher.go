@@ -1,0 +1,4 @@
+// Package launcher links the network.
+package launcher
+
+import _ "net/http"

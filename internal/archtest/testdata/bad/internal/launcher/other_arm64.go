@@ -1,0 +1,3 @@
+package launcher
+
+import _ "encoding/gob"

@@ -1,0 +1,4 @@
+// Package launch imports what is for tests.
+package launch
+
+import _ "testing"

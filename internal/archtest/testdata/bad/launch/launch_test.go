@@ -1,0 +1,6 @@
+package launch
+
+import (
+	_ "example.com/bad/util"
+	_ "testing"
+)

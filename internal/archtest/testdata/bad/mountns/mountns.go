@@ -1,0 +1,6 @@
+package mountns
+
+import (
+	_ "C"
+	_ "unsafe"
+)

@@ -1,0 +1,3 @@
+package mountns
+
+import _ "unsafe"

@@ -1,0 +1,2 @@
+// Package util has two comments.
+package util

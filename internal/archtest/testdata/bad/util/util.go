@@ -1,0 +1,2 @@
+// Has no place in the table.
+package util
