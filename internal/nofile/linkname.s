@@ -1,0 +1,1 @@
+// This file lets nofile declare a function without a body.

@@ -1,0 +1,3 @@
+package nofile
+
+const sysPrlimit64 = 302

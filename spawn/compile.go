@@ -1,0 +1,156 @@
+package spawn
+
+import (
+	"math"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/nofile"
+	"golang.org/x/sys/unix"
+)
+
+// program is a plan in the form that the child can carry out: C strings and
+// numbers, all memory in place. It is used once, since the child moves the
+// descriptors about.
+type program struct {
+	plan *Plan
+
+	path *byte
+	argv []*byte
+	env  []*byte
+	dir  *byte
+
+	files   []int
+	ruleset int
+	pipe    int // where a failure is reported; -1 if it is returned instead
+
+	keepIgnored uint64 // a bit for each signal
+	umask       int    // -1 leaves it
+	rlimits     []rlimit
+	caps        capSets
+	hasCaps     bool
+	filters     []unix.SockFprog
+
+	clone  cloneArgs
+	pidfd  int32
+	report report
+}
+
+// report is what the child writes to its pipe when a step fails.
+type report struct {
+	stage uint32
+	index uint32
+	errno uint32
+}
+
+type rlimit struct {
+	resource int
+	unix.Rlimit
+}
+
+// capSets is what capset(2) takes.
+type capSets struct {
+	head unix.CapUserHeader
+	data [2]unix.CapUserData
+}
+
+// cloneArgs is struct clone_args of clone3(2), as of Linux 5.7.
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls uint64
+	setTID, setTIDSize, cgroup                                           uint64
+}
+
+// compile checks a plan and translates it.
+func compile(p *Plan) (*program, error) {
+	bad := func(name string) error {
+		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: name}
+	}
+	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, umask: -1}
+
+	var err error
+	if g.path, err = syscall.BytePtrFromString(p.Path); err != nil || p.Path == "" {
+		return nil, bad("path")
+	}
+	if g.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil || len(p.Argv) == 0 {
+		return nil, bad("arguments")
+	}
+	if g.env, err = syscall.SlicePtrFromStrings(p.Env); err != nil {
+		return nil, bad("environment")
+	}
+	if p.Dir != "" {
+		if g.dir, err = syscall.BytePtrFromString(p.Dir); err != nil {
+			return nil, bad("working directory")
+		}
+	}
+
+	if p.NewSession && p.NewGroup || p.Foreground && !p.NewGroup ||
+		p.ControllingTerminal && (!p.NewSession || p.Terminal < 0 || p.Terminal >= len(p.Files)) {
+		return nil, bad("session")
+	}
+	g.files = append(g.files, p.Files...)
+	for _, fd := range p.Inherit {
+		if fd < len(p.Files) || fd < 3 {
+			return nil, bad("inherited descriptor")
+		}
+	}
+	for _, s := range p.KeepIgnored {
+		if s <= 0 || int(s) > numSignals {
+			return nil, bad("signal")
+		}
+		g.keepIgnored |= 1 << (s - 1)
+	}
+	if p.Umask != nil {
+		g.umask = *p.Umask
+	}
+	g.addRlimits(p.Rlimits)
+	if p.Caps != nil {
+		g.hasCaps = true
+		g.caps = newCapSets(*p.Caps)
+	}
+	for _, f := range p.Filters {
+		if len(f) == 0 || len(f) > math.MaxUint16 {
+			return nil, bad("filter")
+		}
+		g.filters = append(g.filters, unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})
+	}
+	return g, nil
+}
+
+// addRlimits puts back the soft limit on open files that Go has raised, unless
+// somebody has set another one since, and adds those of the plan.
+func (g *program) addRlimits(limits []Rlimit) {
+	if soft, hard, ok := nofile.Original(); ok && soft < hard-1 {
+		var now unix.Rlimit
+		if unix.Getrlimit(unix.RLIMIT_NOFILE, &now) == nil && now.Cur == hard-1 && now.Max == hard {
+			g.rlimits = append(g.rlimits, rlimit{unix.RLIMIT_NOFILE, unix.Rlimit{Cur: soft, Max: hard}})
+		}
+	}
+	for _, l := range limits {
+		r := unix.Rlimit{Cur: l.Cur, Max: l.Max}
+		if l.Unlimited {
+			r = unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
+		}
+		g.rlimits = append(g.rlimits, rlimit{l.Resource, r})
+	}
+}
+
+func newCapSets(keep uint64) capSets {
+	var c capSets
+	c.head.Version = unix.LINUX_CAPABILITY_VERSION_3
+	for i := range c.data {
+		bits := uint32(keep >> (32 * i))
+		c.data[i] = unix.CapUserData{Effective: bits, Permitted: bits}
+	}
+	return c
+}
+
+// failed turns a report into an error.
+func (g *program) failed(r report) error {
+	e := &Error{Stage: Stage(r.stage), Index: int(r.index), Errno: syscall.Errno(r.errno)}
+	switch e.Stage {
+	case StageDir:
+		e.Name = g.plan.Dir
+	case StageExec:
+		e.Name = g.plan.Path
+	}
+	return e
+}

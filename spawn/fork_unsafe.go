@@ -1,0 +1,140 @@
+package spawn
+
+import (
+	"runtime"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// The runtime's hooks around fork and exec, which package syscall uses and
+// which the runtime keeps open to others that fork by themselves.
+
+//go:linkname runtimeBeforeFork syscall.runtime_BeforeFork
+func runtimeBeforeFork()
+
+//go:linkname runtimeAfterFork syscall.runtime_AfterFork
+func runtimeAfterFork()
+
+//go:linkname runtimeAfterForkInChild syscall.runtime_AfterForkInChild
+func runtimeAfterForkInChild()
+
+//go:linkname runtimeBeforeExec syscall.runtime_BeforeExec
+func runtimeBeforeExec()
+
+//go:linkname runtimeAfterExec syscall.runtime_AfterExec
+func runtimeAfterExec()
+
+// vforkSyscall makes the system call trap in a way that lets the child return
+// on the stack that it shares with the parent.
+func vforkSyscall(trap, a1, a2, a3 uintptr) (r1, errno uintptr)
+
+func (g *program) start() (*Process, error) {
+	flags := uintptr(unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_PIDFD)
+	if fd := g.plan.CgroupFD; fd != 0 {
+		g.clone = cloneArgs{
+			flags:      uint64(flags) | unix.CLONE_INTO_CGROUP,
+			exitSignal: uint64(syscall.SIGCHLD),
+			pidfd:      uint64(uintptr(unsafe.Pointer(&g.pidfd))),
+			cgroup:     uint64(fd),
+		}
+	}
+
+	// The lock keeps descriptors that others are about to mark close-on-exec
+	// out of the child.
+	syscall.ForkLock.Lock()
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		syscall.ForkLock.Unlock()
+		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
+	}
+	g.pipe = pipe[1]
+	pid, errno := g.fork(flags | uintptr(syscall.SIGCHLD))
+	runtimeAfterFork()
+	syscall.ForkLock.Unlock()
+	runtime.KeepAlive(g)
+
+	_ = unix.Close(pipe[1])
+	defer func() { _ = unix.Close(pipe[0]) }()
+	if errno != 0 {
+		return nil, &Error{Stage: StageClone, Errno: syscall.Errno(errno)}
+	}
+
+	var r report
+	n := readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+	if n == 0 { // closed by the exec
+		return &Process{Pid: int(pid), PidFD: int(g.pidfd)}, nil
+	}
+	_ = unix.Close(int(g.pidfd))
+	reap(int(pid))
+	if n != int(unsafe.Sizeof(r)) {
+		r = report{stage: uint32(StageClone), errno: uint32(syscall.EPIPE)}
+	}
+	return nil, g.failed(r)
+}
+
+// fork makes the child, in which it doesn't return. It has a stack frame of
+// its own, since the child writes to it: the parent leaves it at once.
+//
+//go:noinline
+//go:norace
+//go:nocheckptr
+func (g *program) fork(flags uintptr) (pid, errno uintptr) {
+	runtimeBeforeFork()
+	if g.clone.flags != 0 {
+		pid, errno = vforkSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&g.clone)), unsafe.Sizeof(g.clone), 0)
+	} else {
+		pid, errno = vforkSyscall(unix.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&g.pidfd)))
+	}
+	if errno != 0 || pid != 0 {
+		return
+	}
+	g.child()
+	return
+}
+
+// child runs the program in the child and never returns.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) child() {
+	g.run(true)
+	syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT, 253, 0, 0)
+	}
+}
+
+func (g *program) exec() error {
+	runtimeBeforeExec()
+	g.run(false)
+	runtimeAfterExec()
+	runtime.KeepAlive(g)
+	return g.failed(g.report)
+}
+
+// readFull reads until b is full or the pipe ends.
+func readFull(fd int, b []byte) (n int) {
+	for n < len(b) {
+		m, err := unix.Read(fd, b[n:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || m <= 0 {
+			return n
+		}
+		n += m
+	}
+	return n
+}
+
+// reap waits for a child that failed before it became a program.
+func reap(pid int) {
+	for {
+		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
+			return
+		}
+	}
+}
