@@ -105,6 +105,12 @@ const (
 	UnixGPGAgent Path = "gpg-agent"
 )
 
+// Words that Caps accepts alone, in place of names.
+const (
+	CapsAll  = "all"
+	CapsNone = "none"
+)
+
 // Network limits the network. The zero value limits nothing.
 type Network struct {
 	// Mode is all (zero too) or none. None stops every address family.

@@ -1,0 +1,324 @@
+package policy
+
+import (
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// resolver is one run of Resolve.
+type resolver struct {
+	p      *Policy
+	o      *Options
+	out    *Resolved
+	caller *environ
+	// home is the caller's home directory, "" if unknown.
+	home string
+}
+
+// Resolve validates p and answers what it leaves open by looking at the
+// machine: the worktree's real path, the repository it belongs to, the grants
+// and the environment. The error is an [*Error].
+//
+// It makes what has to exist before the command starts and what nobody else
+// makes: the cache folder, the folders of WriteCreate, and the logs folder of
+// a repository that has none (reported by a note). It changes nothing else, in
+// this process or outside, and runs nothing. Many goroutines may call it at
+// once.
+//
+// The grants are not opened here. A mechanism opens them later, and must
+// honour NoSymlinks: the files that led to these grants lie where an earlier
+// command could write.
+func Resolve(p Policy, o Options) (*Resolved, error) {
+	if err := p.Validate(); err != nil {
+		return nil, err
+	}
+	r := &resolver{p: &p, o: &o, out: &Resolved{Policy: p}}
+	for _, entry := range o.Environ {
+		if strings.IndexByte(entry, 0) >= 0 {
+			return nil, &Error{Field: "environment", Value: entry, Why: errNUL.Error(), Err: errNUL}
+		}
+	}
+	r.caller = newEnviron(o.Environ)
+	r.home = homeDir(r.caller)
+	if err := r.worktree(); err != nil {
+		return nil, err
+	}
+	env := p.commandEnv(r.caller)
+	if p.Mode == WorkspaceWrite {
+		r.grantWorktree()
+		r.grantGit(env)
+		r.grantTmp()
+	}
+	if p.Mode != Unconfined {
+		r.grantDevices()
+	}
+	if p.Mode == WorkspaceWrite {
+		r.grantCache(env)
+	}
+	if p.Mode != Unconfined {
+		r.grantReads(env)
+		r.grantUnix()
+		if err := r.grantUser(); err != nil {
+			return nil, err
+		}
+	}
+	p.setUser(env)
+	r.out.Env = env.entries()
+	return r.out, nil
+}
+
+func (r *resolver) note(code, text, hint string) {
+	r.out.Notes = append(r.out.Notes, Note{Code: code, Text: text, Hint: hint})
+}
+
+func (r *resolver) grant(g Grant) {
+	r.out.Grants = append(r.out.Grants, g)
+}
+
+// worktree finds the real path of the worktree and its repository.
+func (r *resolver) worktree() error {
+	asked := string(r.p.Worktree)
+	if asked == "" {
+		return nil
+	}
+	real, id, err := realDir(asked)
+	if err != nil {
+		return pathError("worktree", asked, err)
+	}
+	if r.p.Mode == WorkspaceWrite && !r.p.AllowBroad && r.broad(real) {
+		return broadError("worktree", asked, real)
+	}
+	r.out.Worktree = real
+	r.out.Repo = findRepo(real, id.dev)
+	return nil
+}
+
+// pathError says in words why a path that was asked for can't be used.
+func pathError(field, path string, err error) *Error {
+	e := &Error{Field: field, Value: path, Err: err}
+	switch {
+	case errors.Is(err, syscall.ENOENT):
+		e.Why = "does not exist"
+	case errors.Is(err, syscall.ENOTDIR):
+		e.Why = "is not a folder"
+		if mode(path) == 0 {
+			e.Why = "does not exist: a part of it is not a folder"
+		}
+	case errors.Is(err, syscall.EACCES):
+		e.Why = "cannot be reached: permission denied"
+		e.Hint = "every folder on the way needs the search permission (x)"
+	case errors.Is(err, syscall.ELOOP):
+		e.Why = "symbolic links lead in a circle"
+	default:
+		e.Why = err.Error()
+	}
+	return e
+}
+
+// broadError refuses a grant that would open the home directory or more.
+func broadError(field, path, real string) *Error {
+	why := "is the home directory or holds it"
+	if real == "/" {
+		why = "is the whole file system"
+	} else if real != filepath.Clean(path) {
+		why = "leads to " + display(real) + ", which " + why
+	}
+	return &Error{
+		Field: field, Value: path, Why: why,
+		Hint: "name a folder further down, or pass --allow-broad if you mean it",
+	}
+}
+
+// broad reports whether the real path holds everything or the home directory.
+func (r *resolver) broad(real string) bool {
+	if real == "/" {
+		return true
+	}
+	if r.home == "" {
+		return false
+	}
+	if beneath(r.home, real) {
+		return true
+	}
+	// If a real path lies below the home directory, the latter has no
+	// symbolic links, and the test above was enough.
+	if beneath(real, r.home) {
+		return false
+	}
+	home, _, err := realDir(r.home)
+	return err == nil && beneath(home, real)
+}
+
+// homeDir returns the absolute, clean path of the caller's home directory. A
+// HOME that is unset or useless is looked up in the user list.
+func homeDir(caller *environ) string {
+	if home := caller.get("HOME"); home != "" && home[0] == '/' {
+		return filepath.Clean(home)
+	}
+	text, err := readSmall("/etc/passwd", configLimit)
+	if err != nil {
+		return ""
+	}
+	uid := strconv.Itoa(syscall.Getuid())
+	for line := range strings.SplitSeq(string(text), "\n") {
+		fields := strings.Split(line, ":")
+		if len(fields) >= 7 && fields[2] == uid && strings.HasPrefix(fields[5], "/") {
+			return filepath.Clean(fields[5])
+		}
+	}
+	return ""
+}
+
+func (r *resolver) grantWorktree() {
+	if r.out.Worktree != "" {
+		r.grant(Grant{Path: r.out.Worktree, Access: Read | Write, Origin: FromWorktree})
+	}
+}
+
+// grantTmp opens /tmp and $TMPDIR.
+func (r *resolver) grantTmp() {
+	r.grant(Grant{Path: "/tmp", Access: Read | Write, Origin: FromTmp, Optional: true})
+	if r.home != "" && beneath(r.home, "/tmp") {
+		r.note("tmp-broad", "the home directory "+display(r.home)+" lies in /tmp, which is writable", "")
+	}
+	dir := r.caller.get("TMPDIR")
+	if dir == "" || dir == "/tmp" || dir == "/tmp/" {
+		return
+	}
+	if dir[0] != '/' {
+		r.note("tmp-broad", "TMPDIR="+display(dir)+" is not granted: it is not an absolute path", "")
+		return
+	}
+	real, _, err := realDir(dir)
+	if err != nil || beneath(real, "/tmp") || r.out.Worktree != "" && beneath(real, r.out.Worktree) {
+		return
+	}
+	if !r.p.AllowBroad && (r.broad(real) || kernelTree(real) != "") {
+		r.note("tmp-broad", "TMPDIR="+display(dir)+" is not granted: it would open "+display(real),
+			"set TMPDIR to a folder of its own, or pass --allow-broad if you mean it")
+		return
+	}
+	r.grant(Grant{Path: real, Access: Read | Write, Origin: FromTmp, Optional: true})
+}
+
+// grantDevices opens what every program may need: data sinks, sources, and
+// terminals. The list is short on purpose, and holds in every mode but
+// Unconfined.
+func (r *resolver) grantDevices() {
+	for _, name := range [...]string{
+		"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom",
+		"/dev/tty", "/dev/ptmx", "/dev/pts",
+	} {
+		r.grant(Grant{Path: name, Access: Read | Write | Ioctl, Origin: FromDevice, Optional: true})
+	}
+	r.grant(Grant{Path: "/dev/shm", Access: Read | Write, Origin: FromDevice, Optional: true})
+}
+
+// grantUser opens what the policy lists.
+func (r *resolver) grantUser() error {
+	for i, path := range r.p.Write {
+		if err := r.userWrite("write["+strconv.Itoa(i)+"]", string(path), false); err != nil {
+			return err
+		}
+	}
+	for i, path := range r.p.WriteCreate {
+		if err := r.userWrite("write_create["+strconv.Itoa(i)+"]", string(path), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *resolver) userWrite(field, path string, create bool) error {
+	var st syscall.Stat_t
+	err := syscall.Stat(path, &st)
+	if create && errors.Is(err, syscall.ENOENT) {
+		if err := mkdirAll(path, 0o777); err != nil {
+			e := pathError(field, path, errnoOf(err))
+			e.Why = "cannot be made: " + errnoOf(err).Error()
+			return e
+		}
+		err = syscall.Stat(path, &st)
+	}
+	if err != nil {
+		e := pathError(field, path, err)
+		if errors.Is(err, fs.ErrNotExist) {
+			e.Hint = "--rw-create makes it"
+		}
+		return e
+	}
+	if !r.p.AllowBroad {
+		real, err := realAny(path, st.Mode)
+		if err != nil {
+			return pathError(field, path, err)
+		}
+		if r.broad(real) {
+			return broadError(field, path, real)
+		}
+		if why := kernelTree(real); why != "" {
+			return &Error{
+				Field: field, Value: path, Why: why,
+				Hint: "grant something smaller, or pass --allow-broad if you mean it",
+			}
+		}
+	}
+	r.grant(Grant{Path: filepath.Clean(path), Access: Read | Write | Ioctl, Origin: FromUser})
+	return nil
+}
+
+// realAny returns the path that path leads to, whatever its type.
+func realAny(path string, mode uint32) (string, error) {
+	if mode&syscall.S_IFMT == syscall.S_IFDIR {
+		real, _, err := realDir(path)
+		return real, err
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return "", errnoOf(err)
+	}
+	return real, nil
+}
+
+// kernelTree says why a real path must not be writable, although its files
+// are no one's data: through it the command could leave its limits or change
+// the machine. It returns "" for other paths.
+func kernelTree(real string) string {
+	switch {
+	case beneath(real, "/sys/fs/cgroup") || beneath("/sys/fs/cgroup", real):
+		return "through the control groups in it the command could leave its limits"
+	case beneath(real, "/sys"), real == "/proc", beneath(real, "/proc/sys"):
+		return "through it the command could change the machine's settings"
+	}
+	return ""
+}
+
+// mkdirAll makes a folder and its parents, as os.MkdirAll does.
+func mkdirAll(path string, perm uint32) error {
+	path = filepath.Clean(path)
+	err := syscall.Mkdir(path, perm)
+	if errors.Is(err, syscall.ENOENT) && path != "/" {
+		if err := mkdirAll(parentDir(path), perm); err != nil {
+			return err
+		}
+		err = syscall.Mkdir(path, perm)
+	}
+	if errors.Is(err, syscall.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// covers reports whether a path is asked for as writable already.
+func (p *Policy) covers(path string) bool {
+	for _, list := range [][]Path{p.Write, p.WriteCreate} {
+		if slices.ContainsFunc(list, func(w Path) bool { return beneath(path, filepath.Clean(string(w))) }) {
+			return true
+		}
+	}
+	return false
+}
