@@ -123,7 +123,7 @@ func marked(cookie string) []int {
 }
 
 func commandLine(pid int) string {
-	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") //nolint:errcheck // a process that is gone has none
+	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline") // a process that is gone has none
 	return strings.TrimSpace(strings.ReplaceAll(string(b), "\x00", " "))
 }
 

@@ -59,7 +59,7 @@ func (u User) NewRepoAt(t testing.TB, dir string) *Repo {
 	t.Helper()
 	u.NeedTool(t, "git")
 	r := &Repo{Dir: dir, Home: u.Dir(t), user: u, t: t}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // G301: other users of the test must reach it
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	u.Own(t, dir)

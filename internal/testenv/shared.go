@@ -23,7 +23,7 @@ func sharedDir() (string, error) {
 		return "", err
 	}
 	sharedPath = dir
-	return dir, os.Chmod(dir, 0o755) //nolint:gosec // G302: other users of the test must reach it
+	return dir, os.Chmod(dir, 0o755)
 }
 
 // cleanShared removes what sharedDir made.

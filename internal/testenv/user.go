@@ -65,7 +65,7 @@ func (u User) Apply(cmd *exec.Cmd) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)} //nolint:gosec // G115: ids of this file
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(u.UID), Gid: uint32(u.GID)}
 	env := cmd.Env
 	if env == nil {
 		env = os.Environ()
@@ -112,7 +112,7 @@ func (u User) Dir(t testing.TB) string {
 			t.Error(err)
 		}
 	})
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // G302: other users of the test must reach it
+	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	u.Own(t, dir)
@@ -155,11 +155,11 @@ func outsideTemp() (string, error) {
 		bases = append(bases, cache)
 	}
 	for _, base := range bases {
-		real, err := filepath.EvalSymlinks(base)
-		if err != nil || within(real, "/tmp") || within(real, os.TempDir()) {
+		resolved, err := filepath.EvalSymlinks(base)
+		if err != nil || within(resolved, "/tmp") || within(resolved, os.TempDir()) {
 			continue
 		}
-		if syscall.Access(real, 2|1) == nil {
+		if syscall.Access(resolved, 2|1) == nil {
 			return base, nil
 		}
 	}
@@ -167,8 +167,8 @@ func outsideTemp() (string, error) {
 }
 
 func within(path, dir string) bool {
-	if real, err := filepath.EvalSymlinks(dir); err == nil {
-		dir = real
+	if resolved, err := filepath.EvalSymlinks(dir); err == nil {
+		dir = resolved
 	}
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
@@ -212,7 +212,7 @@ func copyFile(to, from string) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755) //nolint:gosec // G302: other users of the test must execute it
+	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
 	}
