@@ -314,6 +314,6 @@ func (repo *Repo) tampered(file, says, why string) *Repo {
 
 func (repo *Repo) problem(code, text, hint string) *Repo {
 	repo.Trusted = false
-	repo.Problem = &Note{Code: code, Text: text, Hint: hint}
+	repo.Problem = &Note{Code: code, Text: oneLine(text), Hint: oneLine(hint)}
 	return repo
 }

@@ -163,7 +163,7 @@ func (s *configScanner) header() error {
 	for {
 		c := s.char()
 		switch {
-		case c == ']':
+		case c == ']' && s.pos-1 > start:
 			s.section = lower(string(s.text[start : s.pos-1]))
 			return nil
 		case c == ' ' || c == '\t':
@@ -277,7 +277,7 @@ func (s *configScanner) value() (string, error) {
 // bad names the line that was being read.
 func (s *configScanner) bad(what string) error {
 	line := 1
-	for _, c := range s.text[:min(s.pos, len(s.text))] {
+	for _, c := range s.text[:max(min(s.pos-1, len(s.text)), 0)] {
 		if c == '\n' {
 			line++
 		}

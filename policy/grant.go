@@ -68,6 +68,9 @@ type Options struct {
 	// MountLayer says that protected paths are covered by mounts, so that
 	// git's common directory can be granted as a whole.
 	MountLayer bool
+	// DryRun makes no folder and seeds no cache: [Resolve] then says what it
+	// would grant and changes nothing.
+	DryRun bool
 }
 
 // Resolved is a policy after every question is answered. It is a list to carry

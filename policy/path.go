@@ -82,3 +82,31 @@ func display(s string) string {
 	}
 	return strconv.Quote(s)
 }
+
+// oneLine returns s with everything that can't be printed escaped: names
+// come from files that a command may have written, and end up on terminals.
+func oneLine(s string) string {
+	clean := func() bool {
+		for _, r := range s {
+			if r == utf8.RuneError || !strconv.IsPrint(r) {
+				return false
+			}
+		}
+		return true
+	}
+	if clean() {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, size := utf8.DecodeRuneInString(s[i:])
+		part := s[i : i+size]
+		if r == utf8.RuneError && size == 1 || !strconv.IsPrint(r) {
+			part = strconv.Quote(part)
+			part = part[1 : len(part)-1]
+		}
+		b.WriteString(part)
+		i += size
+	}
+	return b.String()
+}

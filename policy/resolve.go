@@ -73,7 +73,7 @@ func Resolve(p Policy, o Options) (*Resolved, error) {
 }
 
 func (r *resolver) note(code, text, hint string) {
-	r.out.Notes = append(r.out.Notes, Note{Code: code, Text: text, Hint: hint})
+	r.out.Notes = append(r.out.Notes, Note{Code: code, Text: oneLine(text), Hint: oneLine(hint)})
 }
 
 func (r *resolver) grant(g Grant) {
