@@ -1,0 +1,32 @@
+// The launcher lives for a millisecond: it needn't look up, and follow, the
+// limits of its control group.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
+// Shofer-sandbox confines what a command may write, and becomes it.
+//
+//	shofer-sandbox [options] <worktree-dir> [--] command [arg…]
+//
+// See shofer-sandbox --help.
+package main
+
+import (
+	"os"
+	"runtime"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
+)
+
+// version is set by the linker.
+var version = "development"
+
+func init() {
+	// Confinement belongs to a thread: the one that confines itself must be
+	// the one that execs, and no other may be confined by mistake.
+	runtime.LockOSThread()
+}
+
+func main() {
+	os.Exit(launcher.Main(os.Args[1:], version))
+}

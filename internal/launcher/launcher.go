@@ -1,0 +1,219 @@
+// Package launcher is the program shofer-sandbox: it reads the command line,
+// confines, and becomes the command.
+//
+// It never exits the process itself: [Main] returns the exit code, or doesn't
+// return at all, because the process has become the command.
+package launcher
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"golang.org/x/sys/unix"
+)
+
+// Main runs the launcher. args are the arguments without the program's name,
+// version is what --version prints.
+//
+// The caller is the main goroutine and holds [runtime.LockOSThread] since the
+// start of the program: confinement belongs to a thread, and the one that
+// confines itself must be the one that execs.
+func Main(args []string, version string) int {
+	o, err := parse(args)
+	if err != nil {
+		return fail(nil, err)
+	}
+	switch {
+	case o.help:
+		return print(usage)
+	case o.version:
+		return print(fmt.Sprintf("shofer-sandbox %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	}
+	rec, err := o.record()
+	if err != nil {
+		return fail(nil, err)
+	}
+	if o.explain {
+		return explain(o)
+	}
+	code, err := run(o, rec)
+	if err != nil {
+		return fail(rec, err)
+	}
+	return code
+}
+
+// run becomes the command. It returns when that failed, or when the command
+// was started as a child and has ended.
+func run(o *options, rec *launch.Record) (int, error) {
+	inherit, err := o.inherited()
+	if err != nil {
+		return 0, err
+	}
+	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend})
+	if err != nil {
+		return 0, err
+	}
+	warn(s)
+	c := &launch.Command{
+		Args: o.command, Dir: o.chdir, Inherit: inherit, Record: rec,
+		// A group leader can't make a session; its child can.
+		NewSession: o.newSession,
+	}
+	if o.newSession && unix.Getpgrp() == os.Getpid() {
+		return startAndWait(s, c, rec)
+	}
+	return 0, s.Exec(c)
+}
+
+// warn says on standard error what the user must not miss: that nothing is
+// confined, or that git's pointers were tampered with.
+func warn(s *launch.Sandbox) {
+	a := s.Applied()
+	if a.Backend == launch.BackendNone {
+		why := "as --mode unconfined asks"
+		if a.Kernel.Why != "" {
+			why = a.Kernel.Why
+		}
+		say("warning: nothing is confined: " + why)
+	}
+	for _, n := range a.Notes {
+		if strings.HasPrefix(n.Code, "git-tampered") {
+			say("warning: " + n.Text)
+			if n.Hint != "" {
+				say("hint: " + n.Hint)
+			}
+		}
+	}
+}
+
+// record opens the descriptor of --status-fd, which the command doesn't get.
+func (o *options) record() (*launch.Record, error) {
+	if o.statusFD < 0 {
+		return nil, nil
+	}
+	flags, err := unix.FcntlInt(uintptr(o.statusFD), unix.F_GETFL, 0)
+	if err != nil || flags&unix.O_ACCMODE == unix.O_RDONLY {
+		return nil, usageError(fmt.Sprintf("--status-fd %d: the descriptor is not open for writing", o.statusFD),
+			"open it in the shell, as in: shofer-sandbox --status-fd 3 … 3>status.json")
+	}
+	unix.CloseOnExec(o.statusFD)
+	return launch.NewRecord(fdWriter(o.statusFD)), nil
+}
+
+// fdWriter writes to a descriptor that stays the caller's: unlike an [os.File]
+// it is neither closed nor put into the poller.
+type fdWriter int
+
+func (fd fdWriter) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		m, err := unix.Write(int(fd), b[n:])
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
+
+// inherited lists the descriptors above 2 that the command gets: pipes, which
+// process substitution and make's job server hand down, and those of
+// --keep-fd.
+func (o *options) inherited() ([]int, error) {
+	for _, fd := range o.keepFDs {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err != nil {
+			return nil, usageError(fmt.Sprintf("--keep-fd %d: the descriptor is not open", fd), "")
+		}
+	}
+	fds := slices.Clone(o.keepFDs)
+	for _, fd := range openDescriptors() {
+		if fd == o.statusFD || slices.Contains(fds, fd) {
+			continue
+		}
+		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		if err != nil || flags&unix.FD_CLOEXEC != 0 {
+			continue
+		}
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFIFO {
+			fds = append(fds, fd)
+		}
+	}
+	return fds, nil
+}
+
+// openDescriptors lists descriptors above 2 that are open, and perhaps some
+// that aren't.
+func openDescriptors() (fds []int) {
+	dir, err := os.Open("/proc/self/fd")
+	if err != nil { // no /proc: try the likely ones
+		for fd := 3; fd < 1024; fd++ {
+			fds = append(fds, fd)
+		}
+		return fds
+	}
+	defer func() { _ = dir.Close() }()
+	names, _ := dir.Readdirnames(-1)
+	for _, name := range names {
+		if fd, ok := atoi(name); ok && fd > 2 {
+			fds = append(fds, fd)
+		}
+	}
+	return fds
+}
+
+// atoi reads a decimal number; unlike [strconv.Atoi] it takes no sign.
+func atoi(s string) (n int, ok bool) {
+	if s == "" || len(s) > 9 {
+		return 0, false
+	}
+	for _, c := range []byte(s) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + int(c-'0')
+	}
+	return n, true
+}
+
+// fail reports an error that kept the command from running and returns the
+// exit code that goes with it.
+func fail(rec *launch.Record, err error) int {
+	say("error: " + err.Error())
+	if h := launch.Hint(err); h != "" {
+		say("hint: " + h)
+	}
+	rec.Failed(err)
+	var exec *launch.ExecError
+	if errors.As(err, &exec) {
+		return exec.ExitCode()
+	}
+	return launch.ExitSetup
+}
+
+// say writes a line to standard error. Standard output belongs to the command.
+func say(line string) {
+	line = strings.ReplaceAll(line, "\n", `\n`)
+	if !strings.HasPrefix(line, "hint:") {
+		line = "shofer-sandbox: " + line
+	}
+	_, _ = os.Stderr.WriteString(line + "\n")
+}
+
+// print writes to standard output, for options that run no command.
+func print(s string) int {
+	if _, err := os.Stdout.WriteString(s); err != nil {
+		say("error: " + err.Error())
+		return launch.ExitSetup
+	}
+	return 0
+}

@@ -1,0 +1,66 @@
+package launcher
+
+const usage = `Usage: shofer-sandbox [options] <worktree-dir> [--] command [arg...]
+
+Confines what the command may change, and becomes it. By default it may read
+everything, and write only in the worktree, in the git metadata that a commit
+there needs, in /tmp and $TMPDIR, in a cache folder of its own, and to a few
+devices. Options end at the worktree directory.
+
+What may be written and read:
+  --mode MODE            read-only, workspace-write (default) or unconfined
+  --rw PATH              make PATH writable, with everything beneath
+  --rw-create PATH       the same, and make the directory if it is missing
+  --read PATH            read and execute nothing but PATH and what is writable;
+                         "system" stands for the system's directories
+  --allow-broad          allow / and the home directory to be made writable
+  --no-cache             leave the tools' caches where they are (read-only)
+  --no-protect           don't protect git's hooks, configuration and pointers
+
+Network and other processes:
+  --net all              the network, unlimited (default)
+  --connect-tcp PORTS    connect by TCP to these ports only (or "none")
+  --bind-tcp PORTS       bind TCP sockets to these ports only (or "none")
+  --connect-udp PORTS    send by UDP to these ports only (or "none")
+  --bind-udp PORTS       bind UDP sockets to these ports only (or "none")
+  --unix PATH            allow this socket: a path, ssh-agent or gpg-agent
+  --allow-signals        allow signals to processes outside
+  --allow-abstract-sockets
+                         allow abstract Unix sockets of processes outside
+
+What the command gets:
+  --env NAME=VALUE       set a variable
+  --unsetenv NAME        remove a variable
+  --clear-env            start from an empty environment
+  --keep-git-env         keep GIT_DIR and the like, which are dropped otherwise
+  --chdir DIR            run the command in DIR
+  --keep-fd N            hand descriptor N on; above 2 only pipes are otherwise
+  --caps LIST            as root, keep these capabilities (or all, or none)
+  --new-session          run it in a new session, without the terminal
+
+What must hold:
+  --require PROMISE      refuse to run unless PROMISE is held: write, protect,
+                         hide, private-tmp, metadata, device-ioctl, signals,
+                         abstract-sockets, path-sockets, network, read or limits
+  --best-effort          run even if what is required can't be held
+  --backend NAME         auto (default) or landlock
+
+Policy and reports:
+  --policy FILE          read the policy (JSON) from FILE; options add to it
+  --status-fd N          write a status record, lines of JSON, to descriptor N
+  --explain              say what would be granted and enforced, run nothing
+  --json                 with --explain: as JSON
+  --version, -h, --help
+
+Lists of ports and capabilities are separated by commas. Options that take a
+path, a port list or a variable can be given more than once.
+
+Exit status:
+  the command's own, or 128 + n if signal n killed it
+  125  the command was not run: bad usage, or the confinement can't be had
+  126  the command was found and can't be executed
+  127  the command was not found
+
+Example:
+  shofer-sandbox ~/src/project -- make -j4 test
+`

@@ -1,0 +1,192 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+)
+
+// Exit codes of the launcher, besides the command's own and 128 plus the
+// number of the signal that killed it.
+const (
+	// ExitSetup: bad usage, policy, probe, confinement or limits.
+	ExitSetup = 125
+	// ExitCannotExec: the command was found and can't be executed.
+	ExitCannotExec = 126
+	// ExitNotFound: the command was not found.
+	ExitNotFound = 127
+)
+
+// Stages of a [SetupError].
+const (
+	StageUsage   = "usage"
+	StagePolicy  = "policy"
+	StageProbe   = "probe"
+	StageRules   = "rules"
+	StageCaps    = "capabilities"
+	StageConfine = "confinement"
+	StageStart   = "start"
+)
+
+// SetupError says that nothing ran, because the confinement could not be set
+// up. The launcher exits with [ExitSetup].
+type SetupError struct {
+	// Stage is one of the Stage constants, or the name of a [spawn.Stage].
+	Stage string
+	Err   error
+}
+
+// Error returns the cause; the stage is for machines.
+func (e *SetupError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *SetupError) Unwrap() error { return e.Err }
+
+// ExecError says that nothing ran, because the command could not be executed.
+// It wraps [fs.ErrNotExist] exactly when the command was not found (exit code
+// [ExitNotFound], else [ExitCannotExec]).
+type ExecError struct {
+	// Name is the command as it was given.
+	Name string
+	// Path is the file that was tried; empty if none was found.
+	Path string
+	// Why says in words what is wrong with it; may be empty.
+	Why string
+	// Mend says what to do about it; may be empty.
+	Mend string
+	// Err is the cause.
+	Err error
+}
+
+// Error names the command and the cause.
+func (e *ExecError) Error() string {
+	s := "cannot execute " + e.Name
+	if e.Path != "" && e.Path != e.Name {
+		s += " (" + e.Path + ")"
+	}
+	if e.Why != "" {
+		return s + ": " + e.Why
+	}
+	return s + ": " + e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *ExecError) Unwrap() error { return e.Err }
+
+// ExitCode is the launcher's exit code for the error.
+func (e *ExecError) ExitCode() int {
+	if errors.Is(e.Err, fs.ErrNotExist) {
+		return ExitNotFound
+	}
+	return ExitCannotExec
+}
+
+// UnmetError says that this machine can't hold a promise that the policy
+// requires.
+type UnmetError struct {
+	// Features are those that are required and absent.
+	Features []policy.Feature
+	// Kernel is what was asked.
+	Kernel Kernel
+}
+
+// Error names the promises and what is missing.
+func (e *UnmetError) Error() string {
+	var b strings.Builder
+	for i, f := range e.Features {
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "this machine can't hold the promise %q: %s", f.Promise, f.Why)
+	}
+	return b.String()
+}
+
+// UnavailableError says that a policy asks for what this version can't do.
+type UnavailableError struct{ What string }
+
+func (e *UnavailableError) Error() string {
+	return e.What + " is not available in this version"
+}
+
+// ReplacedError says that the worktree isn't the folder any more that the
+// sandbox was prepared for.
+type ReplacedError struct{ Path string }
+
+func (e *ReplacedError) Error() string {
+	return fmt.Sprintf("%s was removed or replaced since the sandbox was prepared", e.Path)
+}
+
+// Hint says what would mend err, or "".
+func Hint(err error) string {
+	var (
+		pol      *policy.Error
+		exec     *ExecError
+		unmet    *UnmetError
+		rule     *landlock.RuleError
+		replaced *ReplacedError
+	)
+	switch {
+	case errors.As(err, &pol):
+		return pol.Hint
+	case errors.As(err, &exec):
+		return exec.Mend
+	case errors.As(err, &unmet):
+		return unmetHint(unmet)
+	case errors.Is(err, landlock.ErrTooManyLayers):
+		return landlock.TooManyLayersHint
+	case errors.As(err, &rule) && errors.Is(err, fs.ErrNotExist):
+		return "make the path first, or use --rw-create to have it made"
+	case errors.As(err, &replaced):
+		return "prepare the sandbox again"
+	case errors.Is(err, fs.ErrPermission):
+		return "check who owns the path and its folders"
+	}
+	return ""
+}
+
+func unmetHint(e *UnmetError) string {
+	var mends []string
+	for _, f := range e.Features {
+		if f.Mend != "" {
+			mends = append(mends, f.Mend)
+		}
+	}
+	mends = append(mends, "or run with --best-effort, and without the promise")
+	return strings.Join(mends, "; ")
+}
+
+// startError sorts a failed start into a SetupError or an ExecError.
+func startError(err error, name string) error {
+	var e *spawn.Error
+	if !errors.As(err, &e) {
+		return &SetupError{Stage: StageStart, Err: err}
+	}
+	switch e.Stage {
+	case spawn.StageExec:
+		return diagnose(name, e.Name, e.Errno)
+	case spawn.StageDir:
+		return &SetupError{Stage: e.Stage.String(), Err: dirError(e)}
+	case spawn.StageLandlock:
+		if e.Errno == syscall.E2BIG {
+			return &SetupError{Stage: e.Stage.String(), Err: fmt.Errorf("%w (%w)", landlock.ErrTooManyLayers, e)}
+		}
+	}
+	return &SetupError{Stage: e.Stage.String(), Err: err}
+}
+
+func dirError(e *spawn.Error) error {
+	switch {
+	case errors.Is(e, fs.ErrNotExist):
+		return &policy.Error{Field: "working directory", Value: e.Name, Why: "does not exist (any more)", Err: e}
+	case e.Errno == syscall.ENOTDIR:
+		return &policy.Error{Field: "working directory", Value: e.Name, Why: "is not a directory", Err: e}
+	}
+	return &policy.Error{Field: "working directory", Value: e.Name, Why: e.Errno.Error(), Err: e}
+}

@@ -1,0 +1,103 @@
+package launch
+
+import (
+	"os"
+
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Command is what the launcher starts: by [Sandbox.Exec] in place of the
+// process, or by [Sandbox.Start] in a child. Programs that embed the package
+// want [Cmd].
+type Command struct {
+	// Args are the command and its arguments. The command is looked up in the
+	// PATH of Env.
+	Args []string
+	// Env is the environment; nil is the sandbox's.
+	Env []string
+	// Dir is the working directory; zero is the process's own.
+	Dir string
+	// Inherit are descriptors above 2 that the command gets. All others are
+	// shut.
+	Inherit []int
+	// NewSession starts it in a new session.
+	NewSession bool
+	// Record gets the lines "applied", and "started" where there is a parent
+	// to write it. Nil writes none.
+	Record *Record
+}
+
+// plan makes the command's plan and writes "applied". The caller calls release
+// when the plan isn't needed any more.
+func (s *Sandbox) plan(c *Command) (p *spawn.Plan, release func(), err error) {
+	env := c.Env
+	if env == nil {
+		env = s.resolved.Env
+	}
+	path, err := lookPath(c.Args[0], c.Dir, env)
+	if err != nil {
+		return nil, func() {}, err
+	}
+	p = &spawn.Plan{
+		Path: path, Argv: c.Args, Env: env, Dir: c.Dir,
+		Files: []int{0, 1, 2}, Inherit: c.Inherit,
+		NewSession: c.NewSession, KeepIgnored: keptSignals,
+	}
+	d, release, err := s.confine(p)
+	if err != nil {
+		return nil, release, err
+	}
+	if c.Record != nil {
+		a := s.applied
+		if d != nil {
+			a.addRules(d)
+		}
+		c.Record.Applied(a)
+	}
+	return p, release, nil
+}
+
+// Exec confines the calling thread and replaces the process by the command.
+// It returns only on failure, with a [*SetupError] or an [*ExecError]; the
+// process is then half confined and must exit.
+//
+// The caller must hold [runtime.LockOSThread] since before [Prepare].
+func (s *Sandbox) Exec(c *Command) error {
+	p, release, err := s.plan(c)
+	defer release()
+	if err != nil {
+		return err
+	}
+	return startError(spawn.Exec(p), c.Args[0])
+}
+
+// Start starts the command in a child and returns when its exec has succeeded.
+// The caller waits for the process.
+func (s *Sandbox) Start(c *Command) (*os.Process, error) {
+	p, release, err := s.plan(c)
+	defer release()
+	if err != nil {
+		return nil, err
+	}
+	proc, err := start(p, c.Args[0])
+	if err == nil {
+		c.Record.Started(proc.Pid)
+	}
+	return proc, err
+}
+
+// start starts a plan and gives the child to package os.
+func start(p *spawn.Plan, name string) (*os.Process, error) {
+	sp, err := spawn.Start(p)
+	if err != nil {
+		return nil, startError(err, name)
+	}
+	// The child isn't reaped, so that its id can't be another's yet.
+	proc, err := os.FindProcess(sp.Pid)
+	_ = unix.Close(sp.PidFD)
+	if err != nil {
+		return nil, &SetupError{Stage: StageStart, Err: err}
+	}
+	return proc, nil
+}
