@@ -19,7 +19,7 @@ type Domain struct {
 	// nothing to enforce. The owner of the Domain closes it by
 	// [Domain.Close].
 	FD int
-	// Applied are the rules with the rights that they have got.
+	// Applied are the rules in force, with the rights that they have got.
 	Applied []PathRule
 	// Skipped are the grants that were left out, and why.
 	Skipped []policy.Skip
@@ -61,9 +61,9 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // Domain whose FD is −1. A kernel that doesn't know what is handled says
 // EINVAL.
 //
-// A grant that is beneath one already applied, with no right that the other
-// lacks, is skipped before it is opened where its path has no symbolic link for
-// certain, that is with NoSymlinks.
+// A grant that is beneath one already applied, and has no right that the other
+// lacks, changes nothing. It counts as applied and is not opened, if its path
+// has no symbolic link for certain: with NoSymlinks.
 func (rs Ruleset) Create() (*Domain, error) {
 	if rs.Empty() {
 		return &Domain{FD: -1}, nil
@@ -109,7 +109,7 @@ func (d *Domain) addPaths(rules []PathRule) error {
 	for i := range rules {
 		r := &rules[i]
 		if r.Grant.NoSymlinks && covers.cover(r) {
-			d.Skipped = append(d.Skipped, policy.Skip{Grant: r.Grant, Why: whyCovered})
+			d.Applied = append(d.Applied, *r)
 			continue
 		}
 		rights, e := d.addPath(&o, &attr, r)
@@ -181,8 +181,6 @@ func skippable(e syscall.Errno) bool {
 	}
 	return false
 }
-
-const whyCovered = "a grant above it allows the same"
 
 // covers are folders that have a rule, the first few: a policy's broad grants
 // come first, and a look at each must stay cheaper than a system call.
