@@ -197,8 +197,7 @@ func (b *bench) load(title string, argv ...string) (section, error) {
 	s := section{Title: title, As: b.as, Rounds: b.heavy, Against: []string{"outside"}}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
-		s.Notes = []string{err.Error()}
-		return s, nil
+		return s, err
 	}
 	argv[0] = path
 	got, err := interleave(b.heavy, []contender{
