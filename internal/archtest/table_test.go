@@ -40,6 +40,7 @@ var table = map[string]rule{
 		libs:   []string{"github.com/spf13/pflag"},
 	},
 	"internal/linux":    {},
+	"internal/nearest":  {},
 	"internal/fdpass":   {},
 	"internal/nofile":   {},
 	"internal/testenv":  {},
@@ -52,7 +53,7 @@ var table = map[string]rule{
 }
 
 // openToAll are the leaves of this module that every package may import.
-var openToAll = []string{"internal/linux", "internal/fdpass", "internal/nofile"}
+var openToAll = []string{"internal/linux", "internal/fdpass", "internal/nearest", "internal/nofile"}
 
 // openLibs are the libraries that every package may import: the system calls
 // that the standard library lacks.
