@@ -118,6 +118,9 @@ func NewRecord(w io.Writer) *Record { return &Record{w: w} }
 // Applied says what the command runs under. It is the last thing before the
 // exec.
 func (r *Record) Applied(a Applied) {
+	if a.Features == nil {
+		a.Features = []policy.Feature{}
+	}
 	if a.Rules == nil {
 		a.Rules = []Rule{}
 	}
@@ -156,6 +159,9 @@ func (r *Record) Exited(ws syscall.WaitStatus) {
 // Failed says why nothing ran: "setup-failed" or, for an [ExecError],
 // "exec-failed".
 func (r *Record) Failed(err error) {
+	if r == nil {
+		return
+	}
 	f := struct {
 		Event   string      `json:"event"`
 		Stage   string      `json:"stage,omitempty"`

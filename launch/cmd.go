@@ -1,0 +1,314 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Cmd is a confined command that is being prepared or run. It has the shape of
+// [exec.Cmd], and where it isn't said otherwise its behaviour.
+//
+// A Cmd is used once. Its methods may not be called by several goroutines at
+// once; different Cmds of one [Sandbox] may.
+type Cmd struct {
+	// Path is the file to run, and is never empty. If it is relative, it is
+	// relative to Dir.
+	Path string
+	// Args are the arguments, the command first. Empty stands for {Path}.
+	Args []string
+	// Env is the environment. Nil is that of the sandbox, which
+	// [Cmd.Environ] returns; a list that wasn't made from it lacks the
+	// variables that point the tools' caches into the grants.
+	Env []string
+	// Dir is the working directory. Zero is the calling process's own.
+	Dir string
+
+	// Stdin is what the command reads; nil is the null device. An [*os.File]
+	// is handed to it; of anything else a goroutine copies.
+	Stdin io.Reader
+	// Stdout and Stderr are where its output goes; nil is the null device.
+	// An [*os.File] is handed to it, and, if it is a file outside the grants,
+	// is writable by name too. If the two are the same and comparable, at most
+	// one goroutine at a time calls Write.
+	Stdout, Stderr io.Writer
+	// ExtraFiles become descriptors 3 and up; a nil entry leaves its number
+	// closed. No other descriptor reaches the command.
+	ExtraFiles []*os.File
+
+	// NewSession starts the command in a new session, away from the terminal;
+	// NewGroup only in a new process group. At most one of them.
+	NewSession, NewGroup bool
+
+	// Process is the command once it is started.
+	Process *os.Process
+	// ProcessState is there once Wait has returned.
+	ProcessState *os.ProcessState
+
+	// Err is why the command can't be started, if that is known already:
+	// [Sandbox.Command] didn't find it.
+	Err error
+
+	// Cancel is called when the context of [Sandbox.CommandContext] is done.
+	// Zero kills the process, and only that one; with NewSession or NewGroup
+	// its whole group.
+	Cancel func() error
+	// WaitDelay bounds how long Wait waits, after the context is done or the
+	// command has ended, for pipes that other processes hold open. Zero
+	// doesn't bound it.
+	WaitDelay time.Duration
+
+	sandbox *Sandbox
+	ctx     context.Context
+	io      stdio
+	watch   chan error // result of the goroutine that watches ctx
+	ended   chan struct{}
+	done    bool
+}
+
+// Command returns a command that runs confined. If name has no slash it is
+// looked up in the PATH of the sandbox's environment.
+func (s *Sandbox) Command(name string, arg ...string) *Cmd {
+	c := &Cmd{Path: name, Args: append([]string{name}, arg...), sandbox: s}
+	path, err := lookPath(name, "", s.resolved.Env)
+	if err != nil {
+		c.Err = err
+		return c
+	}
+	c.Path = path
+	return c
+}
+
+// CommandContext is like [Sandbox.Command], with a context that ends the
+// command when it is done first; see Cancel and WaitDelay.
+func (s *Sandbox) CommandContext(ctx context.Context, name string, arg ...string) *Cmd {
+	if ctx == nil {
+		panic("launch: nil context")
+	}
+	c := s.Command(name, arg...)
+	c.ctx = ctx
+	return c
+}
+
+// String returns the path and the arguments, for people.
+func (c *Cmd) String() string {
+	if len(c.Args) < 2 {
+		return c.Path
+	}
+	return c.Path + " " + strings.Join(c.Args[1:], " ")
+}
+
+// Environ returns a copy of the environment that the command would get.
+func (c *Cmd) Environ() []string {
+	if c.Env != nil {
+		return slices.Clone(c.Env)
+	}
+	return c.sandbox.Environ()
+}
+
+// Start starts the command and returns when its exec has succeeded. The caller
+// must call [Cmd.Wait].
+//
+// Errors are [*SetupError] and [*ExecError], and the context's if it is done
+// already. After an error nothing runs.
+func (c *Cmd) Start() (err error) {
+	if c.Process != nil || c.done {
+		return errors.New("launch: already started")
+	}
+	c.done = true
+	defer func() {
+		c.io.closeChild()
+		if err != nil {
+			c.io.closeParent()
+		}
+	}()
+	if c.Err != nil {
+		return c.Err
+	}
+	if c.ctx != nil && c.ctx.Err() != nil {
+		return c.ctx.Err()
+	}
+	if c.NewSession && c.NewGroup {
+		return &SetupError{Stage: StageStart, Err: errors.New("NewSession and NewGroup exclude each other")}
+	}
+	files, err := c.files()
+	if err != nil {
+		return &SetupError{Stage: StageStart, Err: err}
+	}
+	args, env := c.Args, c.Env
+	if len(args) == 0 {
+		args = []string{c.Path}
+	}
+	if env == nil {
+		env = c.sandbox.resolved.Env
+	}
+	p := &spawn.Plan{
+		Path: c.Path, Argv: args, Env: env, Dir: c.Dir, Files: files,
+		NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
+	}
+	_, release, err := c.sandbox.confine(p)
+	defer release()
+	if err != nil {
+		return err
+	}
+	c.Process, err = start(p, args[0])
+	if err != nil {
+		return err
+	}
+	c.io.start()
+	c.watchContext()
+	return nil
+}
+
+// files opens what the command gets as its descriptors, in their order.
+func (c *Cmd) files() ([]int, error) {
+	fds := make([]int, 0, 3+len(c.ExtraFiles))
+	in, err := c.io.input(c.Stdin)
+	if err != nil {
+		return nil, err
+	}
+	out, err := c.io.output(c.Stdout)
+	if err != nil {
+		return nil, err
+	}
+	errOut := out
+	if c.Stderr == nil || !sameWriter(c.Stderr, c.Stdout) {
+		if errOut, err = c.io.output(c.Stderr); err != nil {
+			return nil, err
+		}
+	}
+	for _, f := range append([]*os.File{in, out, errOut}, c.ExtraFiles...) {
+		if f == nil {
+			fds = append(fds, -1)
+			continue
+		}
+		fd, err := descriptor(f)
+		if err != nil {
+			return nil, err
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// Run starts the command and waits for it; see [Cmd.Start] and [Cmd.Wait].
+func (c *Cmd) Run() error {
+	if err := c.Start(); err != nil {
+		return err
+	}
+	return c.Wait()
+}
+
+// Wait waits for the command to end and for its output to be copied, and
+// closes what belongs to it. A status other than 0 is an [*exec.ExitError]; a
+// context that ended the command makes the error its own. A pipe that is still
+// held open when WaitDelay has passed gives [exec.ErrWaitDelay], unless there
+// is another error.
+func (c *Cmd) Wait() error {
+	if c.Process == nil {
+		return errors.New("launch: not started")
+	}
+	if c.ProcessState != nil {
+		return errors.New("launch: Wait was already called")
+	}
+	var watchErr error
+	if c.watch != nil {
+		// Reaping comes last: until then nothing can be killed by mistake.
+		awaitEnd(c.Process.Pid)
+		close(c.ended)
+		watchErr = <-c.watch
+	}
+	state, err := c.Process.Wait()
+	if err == nil && !state.Success() {
+		err = &exec.ExitError{ProcessState: state}
+		if watchErr != nil {
+			err = watchErr // our own kill caused the status
+		}
+	}
+	c.ProcessState = state
+	ioErr := c.io.wait(c.WaitDelay)
+	if err == nil {
+		err = ioErr
+	}
+	c.io.closeParent()
+	return err
+}
+
+// awaitEnd waits until a child has ended and leaves it to be reaped.
+func awaitEnd(pid int) {
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// watchContext ends the command when the context is done.
+func (c *Cmd) watchContext() {
+	if c.ctx == nil || c.ctx.Done() == nil {
+		return
+	}
+	c.watch, c.ended = make(chan error, 1), make(chan struct{})
+	go func() {
+		select {
+		case <-c.ended:
+			c.watch <- nil
+			return
+		case <-c.ctx.Done():
+		}
+		cancel := c.Cancel
+		if cancel == nil {
+			cancel = c.kill
+		}
+		err := cancel()
+		if err == nil || errors.Is(err, os.ErrProcessDone) {
+			c.watch <- c.ctx.Err()
+			return
+		}
+		c.watch <- err
+	}()
+}
+
+// Output runs the command and returns what it writes to standard output. If
+// Stderr is nil, an [*exec.ExitError] holds what it writes there, cut in the
+// middle if it is long.
+func (c *Cmd) Output() ([]byte, error) {
+	if c.Stdout != nil {
+		return nil, errors.New("launch: Stdout already set")
+	}
+	var stdout bytes.Buffer
+	c.Stdout = &stdout
+	var stderr *excerpt
+	if c.Stderr == nil {
+		stderr = new(excerpt)
+		c.Stderr = stderr
+	}
+	err := c.Run()
+	var exit *exec.ExitError
+	if stderr != nil && errors.As(err, &exit) {
+		exit.Stderr = stderr.bytes()
+	}
+	return stdout.Bytes(), err
+}
+
+// CombinedOutput runs the command and returns what it writes to standard
+// output and standard error, in the order in which it does.
+func (c *Cmd) CombinedOutput() ([]byte, error) {
+	if c.Stdout != nil || c.Stderr != nil {
+		return nil, errors.New("launch: Stdout or Stderr already set")
+	}
+	var b bytes.Buffer
+	c.Stdout, c.Stderr = &b, &b
+	err := c.Run()
+	return b.Bytes(), err
+}
