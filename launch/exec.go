@@ -95,7 +95,9 @@ func start(p *spawn.Plan, name string) (*os.Process, error) {
 	}
 	// The child isn't reaped, so that its id can't be another's yet.
 	proc, err := os.FindProcess(sp.Pid)
-	_ = unix.Close(sp.PidFD)
+	if sp.PidFD >= 0 {
+		_ = unix.Close(sp.PidFD)
+	}
 	if err != nil {
 		return nil, &SetupError{Stage: StageStart, Err: err}
 	}

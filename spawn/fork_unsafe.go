@@ -1,7 +1,9 @@
 package spawn
 
 import (
+	"errors"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"unsafe"
 
@@ -30,8 +32,31 @@ func runtimeAfterExec()
 // on the stack that it shares with the parent.
 func vforkSyscall(trap, a1, a2, a3 uintptr) (r1, errno uintptr)
 
+// noClonePidFD remembers that the kernel can't make the child and its pidfd in
+// one step, which emulators don't know.
+var noClonePidFD atomic.Bool
+
 func (g *program) start() (*Process, error) {
-	flags := uintptr(unix.CLONE_VFORK | unix.CLONE_VM | unix.CLONE_PIDFD)
+	if !noClonePidFD.Load() {
+		p, err := g.startWith(unix.CLONE_PIDFD)
+		var e *Error
+		if !errors.As(err, &e) || e.Stage != StageClone || e.Errno != syscall.EINVAL {
+			return p, err
+		}
+		noClonePidFD.Store(true)
+	}
+	p, err := g.startWith(0)
+	if err == nil {
+		// The child isn't reaped, so its number is its own.
+		if p.PidFD, err = unix.PidfdOpen(p.Pid, 0); err != nil {
+			p.PidFD, err = -1, nil
+		}
+	}
+	return p, err
+}
+
+func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | pidfdFlag
 	if fd := g.plan.CgroupFD; fd != 0 {
 		g.clone = cloneArgs{
 			flags:      uint64(flags) | unix.CLONE_INTO_CGROUP,
@@ -66,7 +91,9 @@ func (g *program) start() (*Process, error) {
 	if n == 0 { // closed by the exec
 		return &Process{Pid: int(pid), PidFD: int(g.pidfd)}, nil
 	}
-	_ = unix.Close(int(g.pidfd))
+	if pidfdFlag != 0 {
+		_ = unix.Close(int(g.pidfd))
+	}
 	reap(int(pid))
 	if n != int(unsafe.Sizeof(r)) {
 		r = report{stage: uint32(StageClone), errno: uint32(syscall.EPIPE)}

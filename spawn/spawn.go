@@ -102,6 +102,7 @@ type Process struct {
 	// Pid is its process id. It stays taken until the caller waits for it.
 	Pid int
 	// PidFD refers to the process. It is closed on exec; the caller closes it.
+	// It is -1 where the kernel has none (before Linux 5.3).
 	PidFD int
 }
 
