@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -84,7 +85,17 @@ func errnoOf(err error) error {
 // readSmall reads a regular file of at most limit bytes. It neither follows a
 // symbolic link in the last part of path nor blocks, whatever is there.
 func readSmall(path string, limit int) ([]byte, error) {
-	fd, err := openFile(path, syscall.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY)
+	return readRegular(path, limit, syscall.O_NOFOLLOW)
+}
+
+// readFollow is readSmall for files of the user's own, which may well be
+// symbolic links.
+func readFollow(path string, limit int) ([]byte, error) {
+	return readRegular(path, limit, 0)
+}
+
+func readRegular(path string, limit, flags int) ([]byte, error) {
+	fd, err := openFile(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY|flags)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -166,4 +177,17 @@ func parentDir(path string) string {
 // baseName returns the last part of the clean absolute path.
 func baseName(path string) string {
 	return path[strings.LastIndexByte(path, '/')+1:]
+}
+
+// listDir returns the names in a folder, in order; none if it can't be read.
+func listDir(path string) []string {
+	entries, err := os.ReadDir(path)
+	if err != nil {
+		return nil
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names
 }

@@ -60,7 +60,7 @@ func (r *resolver) grantGitFolder(path string, optional bool) {
 // commit: its parent can't be granted.
 func (r *resolver) makeLogs(repo *Repo) {
 	path := repo.CommonDir + "/logs"
-	if mode(path) != 0 {
+	if mode(path) != 0 || r.o.DryRun {
 		return
 	}
 	switch err := syscall.Mkdir(path, 0o777); {

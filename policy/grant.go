@@ -68,8 +68,9 @@ type Options struct {
 	// MountLayer says that protected paths are covered by mounts, so that
 	// git's common directory can be granted as a whole.
 	MountLayer bool
-	// DryRun makes no folder and seeds no cache: [Resolve] then says what it
-	// would grant and changes nothing.
+	// DryRun makes nothing on the file system: for a caller that only shows
+	// what would be granted. Folders that would be made are listed as if they
+	// had been.
 	DryRun bool
 }
 

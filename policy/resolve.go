@@ -16,6 +16,8 @@ type resolver struct {
 	o      *Options
 	out    *Resolved
 	caller *environ
+	// reads are folders of the user's that the command has to read.
+	reads []string
 	// home is the caller's home directory, "" if unknown.
 	home string
 }
@@ -61,8 +63,12 @@ func Resolve(p Policy, o Options) (*Resolved, error) {
 		r.grantCache(env)
 	}
 	if p.Mode != Unconfined {
-		r.grantReads(env)
-		r.grantUnix()
+		if err := r.grantReads(); err != nil {
+			return nil, err
+		}
+		if err := r.grantUnix(); err != nil {
+			return nil, err
+		}
 		if err := r.grantUser(); err != nil {
 			return nil, err
 		}
@@ -237,6 +243,10 @@ func (r *resolver) grantUser() error {
 func (r *resolver) userWrite(field, path string, create bool) error {
 	var st syscall.Stat_t
 	err := syscall.Stat(path, &st)
+	if create && r.o.DryRun && errors.Is(err, syscall.ENOENT) {
+		r.grant(Grant{Path: filepath.Clean(path), Access: Read | Write | Ioctl, Origin: FromUser})
+		return nil
+	}
 	if create && errors.Is(err, syscall.ENOENT) {
 		if err := mkdirAll(path, 0o777); err != nil {
 			e := pathError(field, path, errnoOf(err))

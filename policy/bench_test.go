@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"os"
+	"testing"
+)
+
+// BenchmarkResolve is the usual start: a linked worktree of a Go module and npm
+// package whose cache folder is there.
+func BenchmarkResolve(b *testing.B) {
+	root := testDir(b)
+	git(b, newRepo(b, root+"/repo"), "worktree", "add", "-q", root+"/wt")
+	write(b, root+"/wt/go.mod", "module x\n")
+	write(b, root+"/wt/package.json", "{}\n")
+	mkdir(b, root+"/home/go/pkg/mod/cache/download")
+	mkdir(b, root+"/home/.npm/_cacache/tmp")
+	env := append(os.Environ(), "HOME="+root+"/home", "XDG_CACHE_HOME=", "GOPROXY=", "GOMODCACHE=", "GOPATH=")
+	p := Policy{Mode: WorkspaceWrite, Worktree: Path(root + "/wt")}
+	resolve := func() {
+		r, err := Resolve(p, Options{Environ: env})
+		if err != nil || r.CacheDir == "" || r.Repo.Kind != RepoLinked {
+			b.Fatalf("Resolve = %+v, %v", r, err)
+		}
+	}
+	resolve()
+	b.ReportAllocs()
+	for b.Loop() {
+		resolve()
+	}
+}

@@ -1,0 +1,75 @@
+package policy
+
+import (
+	"io/fs"
+	"path/filepath"
+	"strings"
+)
+
+// cargo points cargo at our folder. Where the worktree is a crate, the user's
+// archives are linked, the registries' indexes copied, and the configuration
+// and credentials linked, as they lie.
+func (c *cache) cargo() {
+	theirs := c.env.get("CARGO_HOME")
+	c.point("CARGO_HOME", "cargo")
+	if theirs == "" && c.home != "" {
+		theirs = c.home + "/.cargo"
+	}
+	if c.env.get("CARGO_HOME") != c.dir+"/cargo" || theirs == "" || theirs[0] != '/' {
+		return
+	}
+	theirs = filepath.Clean(theirs)
+	c.extendPath(theirs+"/bin", c.dir+"/cargo/bin")
+	if !c.has("Cargo.toml") {
+		return
+	}
+	c.reads = append(c.reads, theirs)
+	c.seed("cargo", cargoStamp(theirs), func(s *seeding) error {
+		return s.tree(theirs, "cargo", chooseCargo)
+	})
+}
+
+// cargoStamp looks at the folders to which cargo adds.
+func cargoStamp(theirs string) string {
+	dirs := []string{theirs, theirs + "/git/db"}
+	for _, sub := range [...]string{"/registry/cache", "/registry/index"} {
+		dirs = append(dirs, theirs+sub)
+		for _, name := range listDir(theirs + sub) {
+			dirs = append(dirs, theirs+sub+"/"+name)
+			if sub == "/registry/index" {
+				dirs = append(dirs, theirs+sub+"/"+name+"/.cache")
+			}
+		}
+	}
+	return stamp(dirs...)
+}
+
+// chooseCargo knows cargo's layout. What it unpacks is left out: it unpacks
+// again.
+func chooseCargo(rel string, e fs.DirEntry) action {
+	first, rest, below := strings.Cut(rel, "/")
+	switch first {
+	case "config.toml", "config", "credentials.toml", "credentials":
+		return link
+	case "registry", "git":
+	default:
+		return skip
+	}
+	if !below {
+		return enter
+	}
+	second, _, _ := strings.Cut(rest, "/")
+	if second != "cache" && second != "index" && second != "db" {
+		return skip
+	}
+	switch {
+	case e.IsDir():
+		return enter
+	case !e.Type().IsRegular() || strings.HasSuffix(rel, ".lock"):
+		return skip
+	case strings.HasSuffix(rel, ".crate"), strings.Contains(rel, "/objects/"):
+		// Never changed: archives by their version, git's objects by name.
+		return link
+	}
+	return copied
+}
