@@ -62,7 +62,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 	}
 	return "", &ExecError{
 		Name: name, Why: "command not found in PATH",
-		Mend: "check the spelling, or the PATH that the command gets", Err: fs.ErrNotExist,
+		Mend: "check the spelling, or the PATH that the command gets", Err: syscall.ENOENT,
 	}
 }
 

@@ -183,8 +183,12 @@ func (r *Record) Failed(err error) {
 		f.Path = pathOf(err)
 	}
 	var errno syscall.Errno
-	if errors.As(err, &errno) {
+	var interp *InterpreterError
+	switch {
+	case errors.As(err, &errno):
 		f.Errno = errnoName(errno)
+	case errors.As(err, &interp): // what is missing isn't the command, so its chain has no such errno
+		f.Errno = errnoName(syscall.ENOENT)
 	}
 	r.write(f)
 }

@@ -27,7 +27,8 @@ import (
 func Main(args []string, version string) int {
 	o, err := parse(args)
 	if err != nil {
-		return fail(nil, err)
+		rec, _ := o.record() // one thing that is wrong is enough
+		return fail(rec, err)
 	}
 	switch {
 	case o.help:
@@ -95,7 +96,7 @@ func warn(s *launch.Sandbox) {
 
 // record opens the descriptor of --status-fd, which the command doesn't get.
 func (o *options) record() (*launch.Record, error) {
-	if o.statusFD < 0 {
+	if o.statusFD < 3 {
 		return nil, nil
 	}
 	flags, err := unix.FcntlInt(uintptr(o.statusFD), unix.F_GETFL, 0)
@@ -114,13 +115,18 @@ type fdWriter int
 func (fd fdWriter) Write(b []byte) (n int, err error) {
 	for n < len(b) {
 		m, err := unix.Write(int(fd), b[n:])
-		if errors.Is(err, syscall.EINTR) {
-			continue
-		}
-		if err != nil {
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case errors.Is(err, syscall.EAGAIN): // full, and whoever opened it didn't want to wait
+			poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			if _, err := unix.Poll(poll, -1); err != nil && !errors.Is(err, syscall.EINTR) {
+				return n, err
+			}
+		case err != nil:
 			return n, err
+		default:
+			n += m
 		}
-		n += m
 	}
 	return n, nil
 }

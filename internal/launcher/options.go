@@ -33,24 +33,41 @@ func usageError(why, hint string) error {
 	return &launch.SetupError{Stage: launch.StageUsage, Err: &policy.Error{Why: why, Hint: hint}}
 }
 
-// parse reads the command line. Options end at the first operand.
+// parse reads the command line. Options end at the first operand. With an
+// error it returns what it read until then, so that the error can be reported
+// as the user asked.
 func parse(args []string) (*options, error) {
 	o := &options{statusFD: -1}
 	var f flags
 	set := f.define(o)
 	if err := set.Parse(args); err != nil {
-		return nil, parseError(set, err)
+		return o, parseError(set, err)
 	}
 	if o.help || o.version {
 		return o, nil
 	}
+	if err := noneEmpty(set); err != nil {
+		return o, err
+	}
 	if err := f.apply(o, set); err != nil {
-		return nil, err
+		return o, err
 	}
-	if err := o.operands(set.Args()); err != nil {
-		return nil, err
-	}
-	return o, nil
+	return o, o.operands(set.Args())
+}
+
+// noneEmpty refuses options with an empty value. It comes from a variable that
+// isn't set, and would grant the current directory, or limit nothing.
+func noneEmpty(set *pflag.FlagSet) (err error) {
+	set.Visit(func(f *pflag.Flag) {
+		empty := f.Value.String() == ""
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			empty = slices.Contains(list.GetSlice(), "")
+		}
+		if empty {
+			err = usageError("--"+f.Name+" is empty", "an unset variable? leave the option out, or give it a value")
+		}
+	})
+	return err
 }
 
 // operands takes the worktree and the command.
