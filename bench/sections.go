@@ -8,6 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
 // bench is the place that one user's measurements happen in.
@@ -46,6 +49,7 @@ func measure(o options) (all []section, err error) {
 		f    func() (section, error)
 	}{
 		{"start", b.start},
+		{"go", b.fromGo},
 		{"rules", b.rules},
 		{"status", b.status},
 		{"grep", b.grep},
@@ -149,6 +153,37 @@ func (q quiet) command(argv ...string) func() error {
 		cmd.Dir, cmd.Env = q.dir, q.env()
 		return cmd.Run()
 	}
+}
+
+// fromGo compares ways in which a Go program starts a child.
+func (b *bench) fromGo() (section, error) {
+	s := section{Title: "start of /bin/true by a Go program", As: b.as, Rounds: b.rounds, Against: []string{"os.StartProcess", "os/exec"}}
+	const what = "/bin/true"
+	p := policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(b.tree), NoProtect: true}
+	o := launch.Options{Environ: b.env()}
+	sandbox, err := launch.Prepare(p, o)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = sandbox.Close() }()
+	got, err := interleave(b.rounds, []contender{
+		{"os.StartProcess", b.command(what)},
+		{"os/exec", func() error {
+			cmd := exec.Command(what)
+			cmd.Env = b.env()
+			return cmd.Run()
+		}},
+		{"launch.Cmd", func() error { return sandbox.Command(what).Run() }},
+		{"launch.Prepare and Cmd", func() error {
+			sandbox, err := launch.Prepare(p, o)
+			if err != nil {
+				return err
+			}
+			return errors.Join(sandbox.Command(what).Run(), sandbox.Close())
+		}},
+	})
+	s.rows(got)
+	return s, err
 }
 
 // rules compares policies with one and with 10,000 write rules.
