@@ -29,6 +29,19 @@ var localGitEnv = [...]string{
 	"GIT_WORK_TREE",
 }
 
+// callerEnv is the caller's environment as it came.
+type callerEnv []string
+
+// get returns the value of name, "" if it isn't set. The last entry counts.
+func (env callerEnv) get(name string) string {
+	for i := len(env) - 1; i >= 0; i-- {
+		if entry := env[i]; len(entry) > len(name) && entry[len(name)] == '=' && entry[:len(name)] == name {
+			return entry[len(name)+1:]
+		}
+	}
+	return ""
+}
+
 // environ is an environment under change: a list in the caller's order, and
 // where each name is in it.
 type environ struct {
@@ -97,14 +110,11 @@ func (e *environ) entries() []string {
 
 // commandEnv starts the environment of the command: what the policy keeps of
 // the caller's.
-func (p *Policy) commandEnv(caller *environ) *environ {
+func (p *Policy) commandEnv(caller []string) *environ {
 	if p.Env.Clear {
 		return newEnviron(nil)
 	}
-	e := &environ{list: append(make([]string, 0, len(caller.list)+32), caller.list...), at: make(map[string]int, len(caller.at)+32)}
-	for name, i := range caller.at {
-		e.at[name] = i
-	}
+	e := newEnviron(caller)
 	for _, name := range p.Env.Unset {
 		e.unset(name)
 	}

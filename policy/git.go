@@ -45,6 +45,9 @@ type Repo struct {
 	Trusted bool
 	// Problem says why not; nil when Trusted.
 	Problem *Note
+
+	// data says which of commonData are there.
+	data [len(commonData)]bool
 }
 
 // pointerLimit bounds the files in which git keeps one path.
@@ -148,7 +151,7 @@ func mainRepo(top, gitDir string) *Repo {
 	} else if !errors.Is(err, syscall.ENOENT) {
 		return repo.problem("git-tampered", err.Error(), "look at it before you run git there")
 	}
-	if link := symlinkAmong(gitDir); link != "" {
+	if link := repo.lookAtData(); link != "" {
 		return repo.problem("git-unverified", link+" is a symbolic link: what git writes there lies outside",
 			"grant its target with --rw if you trust it")
 	}
@@ -193,13 +196,14 @@ func classify(top, dotGit, target, gitDir string) *Repo {
 	case !errors.Is(err, syscall.ENOENT):
 		return repo.problem("git-tampered", dotGit+" names "+display(target)+": "+err.Error(), "")
 	}
-	if !isGitDir(gitDir) {
+	link := repo.lookAtData()
+	if link == "" && !repo.complete() {
 		return repo.tampered(dotGit, target, "that is no repository")
 	}
 	if strings.Contains(gitDir, "/modules/") {
 		repo.Kind = RepoSubmodule
 	}
-	if link := symlinkAmong(gitDir); link != "" {
+	if link != "" {
 		return repo.problem("git-tampered", link+" is a symbolic link", "")
 	}
 	if beneath(gitDir, top) {
@@ -240,10 +244,11 @@ func (repo *Repo) checkLinked(dotGit, target, commonText string) *Repo {
 	if beneath(common, repo.WorkTree) {
 		return repo.tampered(dotGit, target, "the repository lies in the worktree itself")
 	}
-	if !isGitDir(common) {
+	link := repo.lookAtData()
+	if link == "" && !repo.complete() {
 		return repo.tampered(dotGit, target, display(common)+" is no repository")
 	}
-	if link := symlinkAmong(common); link != "" {
+	if link != "" {
 		return repo.problem("git-tampered", link+" is a symbolic link", "grant its target with --rw if you trust it")
 	}
 	repo.Trusted = true
@@ -290,15 +295,26 @@ func (repo *Repo) checkCoreWorktree(dotGit, target string) *Repo {
 	return repo
 }
 
-// symlinkAmong returns the first of the folders to be granted that is a
-// symbolic link, or "".
-func symlinkAmong(common string) string {
-	for _, name := range commonData {
-		if path := common + "/" + name; mode(path) == syscall.S_IFLNK {
+// lookAtData looks which of the folders to be granted are there. It returns
+// the first that is a symbolic link, or "".
+func (repo *Repo) lookAtData() string {
+	for i, name := range commonData {
+		path := repo.CommonDir + "/" + name
+		switch mode(path) {
+		case syscall.S_IFDIR:
+			repo.data[i] = true
+		case syscall.S_IFLNK:
 			return path
 		}
 	}
 	return ""
+}
+
+// complete reports whether the common folder, which lookAtData has looked at,
+// is a repository.
+func (repo *Repo) complete() bool {
+	head := mode(repo.CommonDir + "/HEAD")
+	return (head == syscall.S_IFREG || head == syscall.S_IFLNK) && repo.data[dataObjects] && repo.data[dataRefs]
 }
 
 func brokenRepo(top, text string) *Repo {

@@ -10,6 +10,14 @@ import (
 // used.
 var commonData = [...]string{"objects", "refs", "logs", "reftable", "lfs", "rr-cache"}
 
+// Places in commonData.
+const (
+	dataObjects = 0
+	dataRefs    = 1
+	dataLogs    = 2
+	dataRerere  = 5
+)
+
 // grantGit opens what git needs to commit in the worktree. env is the
 // command's environment.
 func (r *resolver) grantGit(env *environ) {
@@ -32,50 +40,53 @@ func (r *resolver) grantGit(env *environ) {
 		return
 	}
 	if r.o.MountLayer {
-		r.grantGitFolder(repo.CommonDir, false)
+		r.grantGitFolder(repo.CommonDir)
 		if !beneath(repo.GitDir, repo.CommonDir) {
-			r.grantGitFolder(repo.GitDir, false)
+			r.grantGitFolder(repo.GitDir)
 		}
 		return
 	}
 	if repo.Kind == RepoLinked {
-		r.grantGitFolder(repo.GitDir, false)
+		r.grantGitFolder(repo.GitDir)
 	} else {
 		r.note("git-partial", "git can't commit here: its lock files lie in "+display(repo.GitDir)+
 			", which can't be granted without its hooks and configuration",
 			"a mount layer, or --rw "+display(repo.GitDir)+" if you trust the command with its hooks")
 	}
-	r.makeLogs(repo)
+	if !repo.data[dataLogs] {
+		r.makeLogs(repo)
+	}
 	for i, name := range commonData {
-		r.grantGitFolder(repo.CommonDir+"/"+name, i >= 2)
+		if repo.data[i] {
+			r.grantGitFolder(repo.CommonDir + "/" + name)
+		}
 	}
 	r.quietGit(env, repo)
 }
 
-func (r *resolver) grantGitFolder(path string, optional bool) {
-	r.grant(Grant{Path: path, Access: Read | Write, Origin: FromGit, Optional: optional, NoSymlinks: true})
+func (r *resolver) grantGitFolder(path string) {
+	r.grant(Grant{Path: path, Access: Read | Write, Origin: FromGit, NoSymlinks: true})
 }
 
 // makeLogs makes the folder of the reflogs, as git itself would on the first
 // commit: its parent can't be granted.
 func (r *resolver) makeLogs(repo *Repo) {
 	path := repo.CommonDir + "/logs"
-	if mode(path) != 0 || r.o.DryRun {
-		return
+	if !r.o.DryRun {
+		if err := syscall.Mkdir(path, 0o777); err != nil && !errors.Is(err, syscall.EEXIST) {
+			r.note("git-partial", "git can't commit here: "+display(path)+" can't be made: "+err.Error(), "")
+			return
+		}
 	}
-	switch err := syscall.Mkdir(path, 0o777); {
-	case err == nil:
-		r.note("git-logs", "made the empty folder "+display(path)+", without which git can't commit here", "")
-	case !errors.Is(err, syscall.EEXIST):
-		r.note("git-partial", "git can't commit here: "+display(path)+" can't be made: "+err.Error(), "")
-	}
+	repo.data[dataLogs] = true
+	r.note("git-logs", "the empty folder "+display(path)+" is made, without which git can't commit here", "")
 }
 
 // quietGit turns off what git starts by itself after a commit and can't do
 // here, since the lock files lie in the common folder's root.
 func (r *resolver) quietGit(env *environ, repo *Repo) {
 	settings := [][2]string{{"gc.auto", "0"}, {"maintenance.auto", "false"}}
-	if mode(repo.CommonDir+"/rr-cache") == 0 {
+	if !repo.data[dataRerere] {
 		// With rerere.enabled git would make that folder, and fail.
 		settings = append(settings, [2]string{"rerere.enabled", "false"})
 	}

@@ -15,7 +15,7 @@ type resolver struct {
 	p      *Policy
 	o      *Options
 	out    *Resolved
-	caller *environ
+	caller callerEnv
 	// reads are folders of the user's that the command has to read.
 	reads []string
 	// home is the caller's home directory, "" if unknown.
@@ -45,7 +45,7 @@ func Resolve(p Policy, o Options) (*Resolved, error) {
 			return nil, &Error{Field: "environment", Value: entry, Why: errNUL.Error(), Err: errNUL}
 		}
 	}
-	r.caller = newEnviron(o.Environ)
+	r.caller = o.Environ
 	r.home = homeDir(r.caller)
 	if err := r.worktree(); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (r *resolver) broad(real string) bool {
 
 // homeDir returns the absolute, clean path of the caller's home directory. A
 // HOME that is unset or useless is looked up in the user list.
-func homeDir(caller *environ) string {
+func homeDir(caller callerEnv) string {
 	if home := caller.get("HOME"); home != "" && home[0] == '/' {
 		return filepath.Clean(home)
 	}
