@@ -7,7 +7,7 @@ launcher=$(realpath "${1:?usage: try.sh LAUNCHER}")
 
 # Not in /tmp or $TMPDIR, where a confined command may write.
 base=
-for b in /var/tmp "${XDG_CACHE_HOME:-$HOME/.cache}"; do
+for b in /var/tmp "${XDG_CACHE_HOME:-${HOME:-/nonexistent}/.cache}"; do
 	case $(realpath -m "$b")/ in /tmp/* | "$(realpath -m "${TMPDIR:-/tmp}")"/*) continue ;; esac
 	if mkdir -p "$b" 2>/dev/null && [ -w "$b" ]; then
 		base=$b
@@ -35,7 +35,7 @@ cd "$dir/worktree"
 # inside SHELL-COMMAND: runs it by the launcher in this folder.
 inside() {
 	printf "\n\$ shofer-sandbox . -- sh -c '%s'\n" "$1"
-	"$launcher" --status-fd 3 . -- sh -c "$1" 3>"$dir/status"
+	"$launcher" --status-fd 3 . -- sh -c "$1" 3>"$dir/status" 2>&1
 }
 fail() {
 	echo "try: $1"
