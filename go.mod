@@ -6,6 +6,5 @@ require golang.org/x/sys v0.50.0
 
 require (
 	github.com/landlock-lsm/go-landlock v0.11.2
-	github.com/spf13/pflag v1.1.0
 	kernel.org/pub/linux/libs/security/libcap/psx v1.2.78 // indirect
 )

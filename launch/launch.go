@@ -236,6 +236,17 @@ func (s *Sandbox) Applied() Applied {
 	return a
 }
 
+// Unconfined says why nothing is confined, or "" if something is.
+func (s *Sandbox) Unconfined() string {
+	switch {
+	case s.applied.Backend != BackendNone:
+		return ""
+	case s.applied.Mode == policy.Unconfined:
+		return "the mode is unconfined"
+	}
+	return s.applied.Kernel.Why
+}
+
 // Notes are what the caller should know about the resolved policy.
 func (s *Sandbox) Notes() []policy.Note { return s.applied.Notes }
 

@@ -76,15 +76,10 @@ func run(o *options, rec *launch.Record) (int, error) {
 // warn says on standard error what the user must not miss: that nothing is
 // confined, or that git's pointers were tampered with.
 func warn(s *launch.Sandbox) {
-	a := s.Applied()
-	if a.Backend == launch.BackendNone {
-		why := "as --mode unconfined asks"
-		if a.Kernel.Why != "" {
-			why = a.Kernel.Why
-		}
+	if why := s.Unconfined(); why != "" {
 		say("warning: nothing is confined: " + why)
 	}
-	for _, n := range a.Notes {
+	for _, n := range s.Notes() {
 		if strings.HasPrefix(n.Code, "git-tampered") {
 			say("warning: " + n.Text)
 			if n.Hint != "" {

@@ -1,8 +1,9 @@
 package launcher
 
 import (
-	"errors"
+	"flag"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
-	"github.com/spf13/pflag"
 )
 
 // options are the command line, read.
@@ -41,33 +41,19 @@ func parse(args []string) (*options, error) {
 	var f flags
 	set := f.define(o)
 	if err := set.Parse(args); err != nil {
-		return o, parseError(set, err)
+		if set.err != nil {
+			return o, set.err
+		}
+		// The option that Parse stopped at is the one before those left.
+		return o, parseError(set.FlagSet, args[len(args)-set.NArg()-1])
 	}
 	if o.help || o.version {
 		return o, nil
 	}
-	if err := noneEmpty(set); err != nil {
-		return o, err
-	}
-	if err := f.apply(o, set); err != nil {
+	if err := f.apply(o); err != nil {
 		return o, err
 	}
 	return o, o.operands(set.Args())
-}
-
-// noneEmpty refuses options with an empty value. It comes from a variable that
-// isn't set, and would grant the current directory, or limit nothing.
-func noneEmpty(set *pflag.FlagSet) (err error) {
-	set.Visit(func(f *pflag.Flag) {
-		empty := f.Value.String() == ""
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			empty = slices.Contains(list.GetSlice(), "")
-		}
-		if empty {
-			err = usageError("--"+f.Name+" is empty", "an unset variable? leave the option out, or give it a value")
-		}
-	})
-	return err
 }
 
 // operands takes the worktree and the command.
@@ -122,10 +108,10 @@ func absolute(path string) (policy.Path, error) {
 	return policy.Path(abs), nil
 }
 
-// flags are the values that need more than being stored.
+// flags are the values that need more than being stored. A pointer is nil
+// unless the option was given.
 type flags struct {
-	policyFile                            string
-	mode, net, backend, caps              string
+	policyFile, backend, mode, net, caps  *string
 	rw, rwCreate, read, unix              []string
 	connectTCP, bindTCP                   []string
 	connectUDP, bindUDP                   []string
@@ -135,89 +121,124 @@ type flags struct {
 	allowSignals, allowAbstract           bool
 }
 
-func (f *flags) define(o *options) *pflag.FlagSet {
-	s := pflag.NewFlagSet("shofer-sandbox", pflag.ContinueOnError)
-	s.SetInterspersed(false)
-	s.SortFlags = false
+// flagSet defines options that refuse an empty value: it comes from a variable
+// that isn't set, and would grant the current directory, or limit nothing. The
+// standard library's flags are all that is needed here, and the cheapest: what
+// the launcher links it pays for at each start.
+type flagSet struct {
+	*flag.FlagSet
+	err error // of the value that stopped Parse
+}
+
+func (s *flagSet) each(name string, use func(v string) error) {
+	s.Func(name, "", func(v string) error {
+		if v == "" {
+			s.err = usageError("--"+name+" is empty", "an unset variable? leave the option out, or give it a value")
+		} else {
+			s.err = use(v)
+		}
+		return s.err
+	})
+}
+
+func (s *flagSet) value(to **string, name string) {
+	s.each(name, func(v string) error { *to = &v; return nil })
+}
+
+func (s *flagSet) list(to *[]string, name string) {
+	s.each(name, func(v string) error { *to = append(*to, v); return nil })
+}
+
+func (s *flagSet) bool(to *bool, name string) { s.BoolVar(to, name, false, "") }
+
+// descriptor defines an option whose value is a descriptor above 2.
+func (s *flagSet) descriptor(name string, use func(fd int)) {
+	s.each(name, func(v string) error {
+		fd, ok := atoi(v)
+		if !ok || fd < 3 {
+			return usageError(fmt.Sprintf("--%s %s: not the number of a descriptor above 2", name, v),
+				"0, 1 and 2 are the command's in any case")
+		}
+		use(fd)
+		return nil
+	})
+}
+
+// define lists the options.
+func (f *flags) define(o *options) *flagSet {
+	s := &flagSet{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
+	s.SetOutput(io.Discard)
 	s.Usage = func() {}
 
-	s.StringVar(&f.policyFile, "policy", "", "")
-	s.StringVar(&f.mode, "mode", "", "")
-	s.StringArrayVar(&f.rw, "rw", nil, "")
-	s.StringArrayVar(&f.rwCreate, "rw-create", nil, "")
-	s.StringArrayVar(&f.read, "read", nil, "")
-	s.BoolVar(&f.broad, "allow-broad", false, "")
-	s.StringVar(&f.net, "net", "", "")
-	s.StringArrayVar(&f.connectTCP, "connect-tcp", nil, "")
-	s.StringArrayVar(&f.bindTCP, "bind-tcp", nil, "")
-	s.StringArrayVar(&f.connectUDP, "connect-udp", nil, "")
-	s.StringArrayVar(&f.bindUDP, "bind-udp", nil, "")
-	s.StringArrayVar(&f.unix, "unix", nil, "")
-	s.BoolVar(&f.allowSignals, "allow-signals", false, "")
-	s.BoolVar(&f.allowAbstract, "allow-abstract-sockets", false, "")
-	s.BoolVar(&f.noProtect, "no-protect", false, "")
-	s.BoolVar(&f.noCache, "no-cache", false, "")
-	s.StringArrayVar(&f.env, "env", nil, "")
-	s.StringArrayVar(&f.unset, "unsetenv", nil, "")
-	s.BoolVar(&f.clearEnv, "clear-env", false, "")
-	s.BoolVar(&f.keepGit, "keep-git-env", false, "")
-	s.StringVar(&f.caps, "caps", "", "")
-	s.StringArrayVar(&f.require, "require", nil, "")
-	s.BoolVar(&f.bestEffort, "best-effort", false, "")
-	s.StringVar(&f.backend, "backend", "auto", "")
+	s.value(&f.policyFile, "policy")
+	s.value(&f.mode, "mode")
+	s.list(&f.rw, "rw")
+	s.list(&f.rwCreate, "rw-create")
+	s.list(&f.read, "read")
+	s.bool(&f.broad, "allow-broad")
+	s.bool(&f.noCache, "no-cache")
+	s.bool(&f.noProtect, "no-protect")
 
-	s.StringVar(&o.chdir, "chdir", "", "")
-	s.IntVar(&o.statusFD, "status-fd", -1, "")
-	s.IntSliceVar(&o.keepFDs, "keep-fd", nil, "")
-	s.BoolVar(&o.newSession, "new-session", false, "")
-	s.BoolVar(&o.explain, "explain", false, "")
-	s.BoolVar(&o.json, "json", false, "")
-	s.BoolVar(&o.version, "version", false, "")
-	s.BoolVarP(&o.help, "help", "h", false, "")
+	s.value(&f.net, "net")
+	s.list(&f.connectTCP, "connect-tcp")
+	s.list(&f.bindTCP, "bind-tcp")
+	s.list(&f.connectUDP, "connect-udp")
+	s.list(&f.bindUDP, "bind-udp")
+	s.list(&f.unix, "unix")
+	s.bool(&f.allowSignals, "allow-signals")
+	s.bool(&f.allowAbstract, "allow-abstract-sockets")
+
+	s.list(&f.env, "env")
+	s.list(&f.unset, "unsetenv")
+	s.bool(&f.clearEnv, "clear-env")
+	s.bool(&f.keepGit, "keep-git-env")
+	s.each("chdir", func(v string) error { o.chdir = v; return nil })
+	s.descriptor("keep-fd", func(fd int) { o.keepFDs = append(o.keepFDs, fd) })
+	s.value(&f.caps, "caps")
+	s.bool(&o.newSession, "new-session")
+
+	s.list(&f.require, "require")
+	s.bool(&f.bestEffort, "best-effort")
+	s.value(&f.backend, "backend")
+
+	s.descriptor("status-fd", func(fd int) { o.statusFD = fd })
+	s.bool(&o.explain, "explain")
+	s.bool(&o.json, "json")
+	s.bool(&o.version, "version")
+	s.bool(&o.help, "help")
+	s.bool(&o.help, "h")
 	return s
 }
 
 // apply adds the flags to the policy file, if there is one, or to the default
 // policy.
-func (f *flags) apply(o *options, set *pflag.FlagSet) error {
+func (f *flags) apply(o *options) error {
 	p := policy.Policy{Mode: policy.WorkspaceWrite}
-	if f.policyFile != "" {
-		data, err := os.ReadFile(f.policyFile)
+	if f.policyFile != nil {
+		data, err := os.ReadFile(*f.policyFile)
 		if err != nil {
 			return &launch.SetupError{Stage: launch.StagePolicy, Err: fmt.Errorf("policy file: %w", err)}
 		}
-		if p, err = policy.DecodeFile(f.policyFile, data); err != nil {
+		if p, err = policy.DecodeFile(*f.policyFile, data); err != nil {
 			return &launch.SetupError{Stage: launch.StagePolicy, Err: err}
 		}
 	}
-	if set.Changed("mode") {
-		p.Mode = policy.Mode(f.mode)
+	if f.mode != nil {
+		p.Mode = policy.Mode(*f.mode)
 	}
-	if set.Changed("net") {
-		p.Network.Mode = policy.NetworkMode(f.net)
+	if f.net != nil {
+		p.Network.Mode = policy.NetworkMode(*f.net)
 	}
-	switch f.backend {
-	case "auto", "":
-	default:
-		o.backend = launch.Backend(f.backend)
+	if f.caps != nil {
+		p.Caps = splitList(*f.caps)
 	}
-	for _, list := range []struct {
-		to     *[]policy.Path
-		values []string
-		preset bool
-	}{{&p.Write, f.rw, false}, {&p.WriteCreate, f.rwCreate, false}, {&p.Read, f.read, true}, {&p.Unix, f.unix, true}} {
-		for _, v := range list.values {
-			path := policy.Path(v)
-			if !list.preset || strings.Contains(v, "/") || v == "." || v == ".." {
-				var err error
-				if path, err = absolute(v); err != nil {
-					return &launch.SetupError{Stage: launch.StageUsage, Err: err}
-				}
-			}
-			*list.to = append(*list.to, path)
-		}
+	if f.backend != nil && *f.backend != "auto" {
+		o.backend = launch.Backend(*f.backend)
 	}
-	for _, list := range []struct {
+	if err := f.addPaths(&p); err != nil {
+		return err
+	}
+	for _, l := range []struct {
 		name   string
 		to     *[]uint16
 		values []string
@@ -227,15 +248,12 @@ func (f *flags) apply(o *options, set *pflag.FlagSet) error {
 		{"connect-udp", &p.Network.ConnectUDP, f.connectUDP},
 		{"bind-udp", &p.Network.BindUDP, f.bindUDP},
 	} {
-		if err := addPorts(list.to, list.name, list.values); err != nil {
+		if err := addPorts(l.to, l.name, l.values); err != nil {
 			return err
 		}
 	}
 	for _, r := range f.require {
 		p.Require = append(p.Require, policy.Promise(r))
-	}
-	if set.Changed("caps") {
-		p.Caps = splitList(f.caps)
 	}
 	p.Env.Set = append(p.Env.Set, f.env...)
 	p.Env.Unset = append(p.Env.Unset, f.unset...)
@@ -250,19 +268,28 @@ func (f *flags) apply(o *options, set *pflag.FlagSet) error {
 		*b.to = *b.to || b.from
 	}
 	o.policy = p
-	return o.checkDescriptors(set)
+	if slices.Contains(o.keepFDs, o.statusFD) {
+		return usageError(fmt.Sprintf("--keep-fd %d is the descriptor of --status-fd", o.statusFD), "give the command another one")
+	}
+	return nil
 }
 
-func (o *options) checkDescriptors(set *pflag.FlagSet) error {
-	if set.Changed("status-fd") && o.statusFD < 3 {
-		return usageError(fmt.Sprintf("--status-fd %d: 0, 1 and 2 belong to the command", o.statusFD), "use 3 or more")
-	}
-	for _, fd := range o.keepFDs {
-		switch {
-		case fd < 3:
-			return usageError(fmt.Sprintf("--keep-fd %d: 0, 1 and 2 are always kept, and other numbers start at 3", fd), "")
-		case fd == o.statusFD:
-			return usageError(fmt.Sprintf("--keep-fd %d is the descriptor of --status-fd", fd), "give the command another one")
+// addPaths adds the paths of the command line, made absolute, and presets.
+func (f *flags) addPaths(p *policy.Policy) error {
+	for _, l := range []struct {
+		to      *[]policy.Path
+		values  []string
+		presets bool
+	}{{&p.Write, f.rw, false}, {&p.WriteCreate, f.rwCreate, false}, {&p.Read, f.read, true}, {&p.Unix, f.unix, true}} {
+		for _, v := range l.values {
+			path := policy.Path(v)
+			if !l.presets || strings.Contains(v, "/") || v == "." || v == ".." {
+				var err error
+				if path, err = absolute(v); err != nil {
+					return &launch.SetupError{Stage: launch.StageUsage, Err: err}
+				}
+			}
+			*l.to = append(*l.to, path)
 		}
 	}
 	return nil
@@ -305,24 +332,23 @@ var planned = []string{
 	"limits", "cgroup", "cgroup-parent",
 }
 
-// parseError says what is wrong with an option.
-func parseError(set *pflag.FlagSet, err error) error {
-	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return usageError(err.Error(), "see --help")
+// parseError says what is wrong with an option, as it was given.
+func parseError(set *flag.FlagSet, arg string) error {
+	name, _, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
+	if set.Lookup(name) != nil {
+		if hasValue { // all that take a value take any
+			return usageError("option --"+name+" takes no value", "")
+		}
+		return usageError("option --"+name+" needs a value", "see --help")
 	}
-	name := unknown.GetSpecifiedName()
 	if slices.Contains(planned, name) {
 		return usageError("--"+name+" is not available in this version", "")
 	}
 	var names []string
-	set.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
 	hint := "see --help"
 	if near := nearest.Word(name, names); near != "" {
 		hint = "did you mean --" + near + "?"
 	}
-	if unknown.GetSpecifiedShortnames() != "" {
-		return usageError("unknown option -"+name, hint)
-	}
-	return usageError("unknown option --"+name, hint)
+	return usageError("unknown option "+arg, hint)
 }
