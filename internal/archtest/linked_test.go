@@ -20,7 +20,6 @@ type linker struct {
 	ctx      build.Context
 	requires map[string]string // module path -> folder in the module cache
 	never    []string
-	excused  map[string]string
 
 	from map[string]string // import path -> what imported it first
 	bad  []string
@@ -46,7 +45,7 @@ func (l *linker) forbidden(name string) ([]string, error) {
 			if isStd(imp) && !isStd(next) {
 				next = "vendor/" + next // the standard library's own copy
 			}
-			if _, seen := l.from[next]; seen || next == "unsafe" || next == "C" || l.excused[imp+" "+next] != "" {
+			if _, seen := l.from[next]; seen || next == "unsafe" || next == "C" {
 				continue
 			}
 			l.from[next] = imp
@@ -131,7 +130,7 @@ func newLinker(t *testing.T, m module, arch string) *linker {
 		t.Fatal(err)
 	}
 	places := strings.Split(strings.TrimSpace(string(out)), "\n")
-	l := &linker{module: m, ctx: build.Default, never: launcherNever, excused: launcherExcused}
+	l := &linker{module: m, ctx: build.Default, never: launcherNever}
 	l.ctx.GOOS, l.ctx.GOARCH, l.ctx.CgoEnabled, l.ctx.GOROOT = "linux", arch, false, places[0]
 	if l.requires, err = m.requires(places[1]); err != nil {
 		t.Fatal(err)
@@ -149,12 +148,6 @@ func TestLauncherLinks(t *testing.T) {
 		}
 		for _, chain := range bad {
 			t.Errorf("the launcher for %s may not link what the last of these is: %s", arch, chain)
-		}
-		for edge, reason := range launcherExcused {
-			importer, imported, _ := strings.Cut(edge, " ")
-			if _, linked := l.from[importer]; !linked {
-				t.Errorf("%s is excused (%s), but the launcher doesn't link %s", imported, reason, importer)
-			}
 		}
 	}
 }
@@ -174,11 +167,6 @@ func TestBadLauncherLinks(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("%s: forbidden(testdata/bad) = %q; want %q", arch, got, want)
 		}
-	}
-	l := newLinker(t, m, "amd64")
-	l.excused = map[string]string{m.path + "/internal/launcher net/http": "a reason"}
-	if got, err := l.forbidden(launcherMain); err != nil || len(got) != 0 {
-		t.Errorf("with net/http excused: forbidden(testdata/bad) = %q, %v; want none", got, err)
 	}
 }
 

@@ -37,7 +37,6 @@ var table = map[string]rule{
 	"internal/launcher": {
 		ours:   []string{anything},
 		except: []string{"runner", "capture", "cgroup/manager"},
-		libs:   []string{"github.com/spf13/pflag"},
 	},
 	"internal/linux":    {},
 	"internal/nearest":  {},
@@ -94,10 +93,4 @@ var launcherNever = []string{
 	"regexp",
 	"testing",
 	"text/template",
-}
-
-// launcherExcused are single imports, "importer imported", that launcherNever
-// doesn't hold for.
-var launcherExcused = map[string]string{
-	"github.com/spf13/pflag net": "the types of its IP flags, which nothing here uses, so that the linker leaves the network code out",
 }
