@@ -15,23 +15,24 @@ import (
 // standard output and error, so that it can open /dev/stderr where that is a
 // file outside. The path in Applied is what /proc/self/fd says.
 //
-// Nothing is added, and nil returned, for a folder, for what is not open for
-// writing when access has [policy.Write], and for what has no place in a file
-// tree: a pipe, a socket, a memfd. It gives nothing that the descriptor
-// doesn't: whoever holds one that can write can truncate the file through it,
-// and take O_APPEND off.
+// It gives nothing that the descriptor doesn't: no writing when fd is not open
+// for that, no reading likewise, never executing, and only the file itself.
+// (Whoever holds a descriptor that can write can truncate the file through it
+// as well, and take O_APPEND off.) Nothing is added, and nil returned, for a
+// folder, and for what has no place in a file tree and needs no rule: a pipe, a
+// socket, a memfd.
 //
 // It must not be called while another goroutine uses the Domain.
 func (d *Domain) AddFD(fd int, access policy.Access) error {
-	rights := grantRights(access) & d.handled & fileRights
-	if d.FD < 0 || rights == 0 {
+	if d.FD < 0 {
 		return nil
 	}
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
 	if err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
-	if access&policy.Write != 0 && (flags&unix.O_PATH != 0 || flags&unix.O_ACCMODE == unix.O_RDONLY) {
+	rights := grantRights(access) & openRights(flags) & d.handled & fileRights
+	if rights == 0 {
 		return nil
 	}
 	var st unix.Stat_t
@@ -57,6 +58,21 @@ func (d *Domain) AddFD(fd int, access policy.Access) error {
 		Rights: rights,
 	})
 	return nil
+}
+
+// openRights are the rights that a descriptor with these flags stands for.
+func openRights(flags int) FSRights {
+	const write = ll.AccessFSWriteFile | ll.AccessFSTruncate
+	switch {
+	case flags&unix.O_PATH != 0:
+		return 0
+	case flags&unix.O_ACCMODE == unix.O_WRONLY:
+		return write | ll.AccessFSIoctlDev
+	case flags&unix.O_ACCMODE == unix.O_RDWR:
+		return write | ll.AccessFSReadFile | ll.AccessFSIoctlDev
+	default:
+		return ll.AccessFSReadFile | ll.AccessFSIoctlDev
+	}
 }
 
 // fdPath is the path that the kernel has for fd, for people to read.

@@ -58,8 +58,8 @@ func (e *RuleError) Unwrap() error { return e.Err }
 // An optional grant whose path doesn't exist, can't be reached or, under
 // NoSymlinks, has a symbolic link in it is skipped. Any other grant that has no
 // rule is a [*RuleError], and no Domain is made. An empty ruleset gives a
-// Domain whose FD is −1. A kernel that doesn't know what is handled says
-// EINVAL.
+// Domain whose FD is −1. A ruleset that the kernel doesn't know, or whose rules
+// give what it doesn't handle, is EINVAL.
 //
 // A grant that is beneath one already applied, and has no right that the other
 // lacks, changes nothing. It counts as applied and is not opened, if its path
@@ -77,12 +77,12 @@ func (rs Ruleset) Create() (*Domain, error) {
 		return nil, os.NewSyscallError("landlock_create_ruleset", err)
 	}
 	d := &Domain{FD: fd, handled: rs.HandledFS}
-	if err := d.addPaths(rs.Paths); err != nil {
-		d.Close()
-		return nil, err
+	err = d.addPaths(rs.Paths)
+	if err == nil {
+		err = d.addPorts(rs.Ports)
 	}
-	if err := d.addPorts(rs.Ports); err != nil {
-		d.Close()
+	if err != nil {
+		_ = d.Close() // the first error counts
 		return nil, err
 	}
 	return d, nil
@@ -131,6 +131,9 @@ func (d *Domain) addPaths(rules []PathRule) error {
 
 // addPath opens one path and adds its rule. It returns the rights of the rule.
 func (d *Domain) addPath(o *opener, attr *ll.PathBeneathAttr, r *PathRule) (FSRights, syscall.Errno) {
+	if r.Rights&^d.handled != 0 {
+		return 0, syscall.EINVAL // as the kernel would say; add couldn't tell it from a file
+	}
 	fd, e := o.open(r.Grant.Path, r.Grant.NoSymlinks)
 	if e != 0 {
 		return 0, e
@@ -148,7 +151,7 @@ func (d *Domain) add(attr *ll.PathBeneathAttr, fd int, rights FSRights) (FSRight
 	err := ll.LandlockAddPathBeneathRule(d.FD, attr, 0)
 	if err == syscall.EINVAL && rights&^fileRights != 0 { //nolint:errorlint // a bare errno by contract, on the hot path
 		if rights &= fileRights; rights == 0 {
-			return 0, syscall.ENOTDIR
+			return 0, syscall.EINVAL
 		}
 		attr.AllowedAccess = uint64(rights)
 		err = ll.LandlockAddPathBeneathRule(d.FD, attr, 0)

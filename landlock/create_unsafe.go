@@ -2,6 +2,7 @@ package landlock
 
 import (
 	"runtime"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -18,9 +19,12 @@ type opener struct {
 // open opens path with O_PATH, which neither waits for the other end of a FIFO
 // nor touches a device. It follows symbolic links unless noSymlinks is set.
 func (o *opener) open(path string, noSymlinks bool) (int, syscall.Errno) {
-	// The kernel counts the NUL, too.
+	// The kernel would count the NUL, too, and stop at the first one.
 	if len(path) >= len(o.path) {
 		return -1, syscall.ENAMETOOLONG
+	}
+	if strings.IndexByte(path, 0) >= 0 {
+		return -1, syscall.EINVAL
 	}
 	n := copy(o.path[:], path)
 	o.path[n] = 0

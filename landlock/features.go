@@ -12,27 +12,28 @@ import (
 // kernel as s, in the order in which package policy has them. The state is
 // [policy.Enforced] or [policy.Absent], and By is [Name] where it is enforced.
 //
-// What r doesn't ask for is left out: a promise that its own field turns off
-// (NoProtect, IPC), protect without a repository, and hide, private-tmp and
-// limits unless r.Policy.Require has them. Nothing that a mode of unconfined
-// asks for is enforced.
+// What r doesn't ask for is left out: read without a read list, network without
+// a limit, protect without a repository, protect, signals and abstract-sockets
+// where the policy turns them off, and hide, private-tmp and limits unless
+// r.Policy.Require has them. In a mode of unconfined nothing is enforced.
 func Features(s Support, r *policy.Resolved) []policy.Feature {
-	f := features{s: s, fs: make([]policy.Feature, 0, 12)}
 	p := &r.Policy
-	if p.Mode == policy.Unconfined {
-		f.unconfined = true
-	}
+	f := features{s: s, unconfined: p.Mode == policy.Unconfined, fs: make([]policy.Feature, 0, 12)}
 	required := func(x policy.Promise) bool { return slices.Contains(p.Require, x) }
 
-	f.add(policy.PromiseWrite, 3, "below ABI 3 Landlock lets truncate(2) empty files outside", "bubblewrap, or Linux 6.2 or newer")
-	if p.Read != nil || required(policy.PromiseRead) {
+	unheld := "below ABI 3 Landlock lets truncate(2) empty files outside"
+	if s.ABI == 1 {
+		unheld += ", on ABI 1 no file can be renamed or linked into another folder"
+	}
+	f.add(policy.PromiseWrite, 3, unheld, "bubblewrap, or Linux 6.2 or newer")
+	if p.Read != nil {
 		f.add(policy.PromiseRead, 1, "", "bubblewrap, or Linux 5.13 or newer")
 	}
 	if r.Repo != nil && !p.NoProtect {
 		if writesRepo(r) {
 			f.absent(policy.PromiseProtect, "Landlock can't except a path beneath a writable folder", "a mount layer (user namespaces, or root)")
 		} else {
-			f.add(policy.PromiseProtect, 3, "below ABI 3 Landlock lets truncate(2) empty files outside", "bubblewrap, or Linux 6.2 or newer")
+			f.add(policy.PromiseProtect, 3, unheld, "bubblewrap, or Linux 6.2 or newer")
 		}
 	}
 	for _, x := range [...]struct {

@@ -16,9 +16,10 @@ import (
 
 func TestMain(m *testing.M) {
 	code := testenv.Main(m, testenv.Helpers{
-		"confined": confinedMain,
-		"layers":   layersMain,
-		"thread":   threadMain,
+		"confined":    confinedMain,
+		"layers":      layersMain,
+		"thread":      threadMain,
+		"unreachable": unreachableMain,
 	})
 	if simulatorDir != "" {
 		_ = os.RemoveAll(simulatorDir) // nothing depends on it any more
@@ -49,7 +50,7 @@ var simulator = sync.OnceValues(func() (string, error) {
 	exe := filepath.Join(dir, "llsim")
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.CommandTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "build", "-o", exe, "../test/llsim")
+	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", exe, "../test/llsim")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%v: %w\n%s", cmd, err, out)
@@ -87,6 +88,7 @@ func eachKernel(t *testing.T, f func(t *testing.T, k kernel)) {
 // under makes cmd run on k.
 func (k kernel) under(t *testing.T, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // or each takes a second
 	if k.name == "" {
 		return cmd
 	}

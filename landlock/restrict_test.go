@@ -69,7 +69,7 @@ func TestRestrictThread(t *testing.T) {
 	needABI(t, 1)
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		file := filepath.Join(newTree(t, u).out, "file")
-		if got := testenv.Run(t, u.Helper(t, "thread", file)); got.Code != 0 {
+		if got := testenv.Run(t, kernel{}.under(t, u.Helper(t, "thread", file))); got.Code != 0 {
 			t.Error(got)
 		}
 	})
