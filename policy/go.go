@@ -59,7 +59,7 @@ func (c *cache) golang() {
 	}
 	c.env.set("GOPROXY", fileURL(download)+","+proxy)
 	if c.has("go.mod") || c.has("go.work") {
-		c.seedGo(&e, download)
+		c.seedGo(&e, gopath, download)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // node points npm, pnpm and Yarn at our folder, and fills it from the user's
@@ -86,27 +87,10 @@ func (c *cache) seedNpm(theirs string) {
 	cacache := filepath.Clean(theirs) + "/_cacache"
 	c.reads = append(c.reads, cacache)
 	c.seed("npm", stamp(cacache+"/tmp", cacache+"/index-v5", cacache+"/content-v2"), func(s *seeding) error {
-		err := s.tree(cacache+"/content-v2", "npm/_cacache/content-v2", func(_ string, e fs.DirEntry) action {
-			switch {
-			case e.IsDir():
-				return enter
-			case e.Type().IsRegular():
-				return link
-			}
-			return skip
-		})
-		if err != nil {
+		if err := s.tree(cacache+"/content-v2", "npm/_cacache/content-v2", allFiles(link)); err != nil {
 			return err
 		}
-		return s.tree(cacache+"/index-v5", "npm/_cacache/index-v5", func(_ string, e fs.DirEntry) action {
-			switch {
-			case e.IsDir():
-				return enter
-			case e.Type().IsRegular():
-				return merged
-			}
-			return skip
-		})
+		return s.tree(cacache+"/index-v5", "npm/_cacache/index-v5", allFiles(merged))
 	})
 }
 
@@ -129,6 +113,10 @@ func (c *cache) yarn() {
 	c.point("YARN_CACHE_FOLDER", "yarn")
 	if theirs == "" {
 		theirs = c.base + "/yarn"
+		if syscall.Geteuid() == 0 && c.caller.get("XDG_CACHE_HOME") == "" {
+			// The classic Yarn's idea of root's home.
+			theirs = "/usr/local/share/.cache/yarn"
+		}
 	}
 	if c.env.get("YARN_CACHE_FOLDER") != c.dir+"/yarn" || !c.has("yarn.lock") {
 		return

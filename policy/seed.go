@@ -141,6 +141,19 @@ func (s *seeding) tree(src, dst string, choose func(rel string, e fs.DirEntry) a
 	return s.walk(src, dst, "", choose)
 }
 
+// allFiles does the same with every file, however deep.
+func allFiles(do action) func(string, fs.DirEntry) action {
+	return func(_ string, e fs.DirEntry) action {
+		switch {
+		case e.IsDir():
+			return enter
+		case e.Type().IsRegular():
+			return do
+		}
+		return skip
+	}
+}
+
 func (s *seeding) walk(src, dst, rel string, choose func(rel string, e fs.DirEntry) action) error {
 	entries, err := os.ReadDir(src)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -159,7 +172,7 @@ func (s *seeding) walk(src, dst, rel string, choose func(rel string, e fs.DirEnt
 		if s.entries--; s.entries < 0 {
 			return errSeedBound
 		}
-		if !made {
+		if !made && do != enter {
 			if err := s.root.MkdirAll(dst, 0o777); err != nil {
 				return err
 			}
