@@ -34,7 +34,7 @@ const (
 //go:norace
 //go:nocheckptr
 func (g *program) run(forked bool) {
-	if g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.restrict() {
+	if g.mapIDs() && g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.restrict() {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(g.path)), uintptr(unsafe.Pointer(&g.argv[0])), uintptr(unsafe.Pointer(&g.env[0])))
 		g.fail(StageExec, 0, e)
 	}
@@ -105,7 +105,8 @@ func (g *program) signals(forked bool) bool {
 	return true
 }
 
-// enter moves the process to where it belongs: control groups and folder.
+// enter moves the process to where it belongs: control groups, mounts and
+// folder.
 //
 //go:nosplit
 //go:norace
@@ -116,6 +117,9 @@ func (g *program) enter() bool {
 		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.plan.JoinFDs[i]), uintptr(unsafe.Pointer(&self)), 1); e != 0 {
 			return g.fail(StageCgroup, i, e)
 		}
+	}
+	if len(g.mounts) > 0 && !g.mountAll() {
+		return false
 	}
 	if g.dir != nil {
 		if _, _, e := syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(g.dir)), 0, 0); e != 0 {
@@ -241,6 +245,9 @@ func (g *program) restrict() bool {
 		if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
 			return g.fail(StageNoNewPrivs, 0, e)
 		}
+	}
+	if len(g.rules) > 0 && !g.addRules() {
+		return false
 	}
 	if g.ruleset != 0 {
 		if _, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(g.ruleset), uintptr(g.plan.RestrictFlags), 0); e != 0 {

@@ -2,6 +2,8 @@ package spawn
 
 import (
 	"math"
+	"os"
+	"strconv"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/nofile"
@@ -29,6 +31,10 @@ type program struct {
 	caps        capSets
 	hasCaps     bool
 	filters     []unix.SockFprog
+	idMaps      []procFile
+	mounts      []mount
+	slots       [MaxMountSlots]int
+	rules       []rule
 
 	clone  cloneArgs
 	pidfd  int32
@@ -40,6 +46,26 @@ type report struct {
 	stage uint32
 	index uint32
 	errno uint32
+}
+
+// procFile is what the child writes to a file of its own in /proc.
+type procFile struct {
+	path *byte
+	data []byte
+}
+
+// mount is a step with its strings as the kernel wants them.
+type mount struct {
+	*Mount
+	source, target, fstype, data *byte
+	attr                         unix.MountAttr
+}
+
+// rule is what landlock_add_rule(2) takes; the kernel's struct is packed.
+type rule struct {
+	path   *byte
+	rights uint64
+	fd     int32
 }
 
 type rlimit struct {
@@ -101,6 +127,9 @@ func compile(p *Plan) (*program, error) {
 	if p.Umask != nil {
 		g.umask = *p.Umask
 	}
+	if name := g.addNamespaces(p); name != "" {
+		return nil, bad(name)
+	}
 	g.addRlimits(p.Rlimits)
 	if p.Caps != nil {
 		g.hasCaps = true
@@ -133,6 +162,51 @@ func (g *program) addRlimits(limits []Rlimit) {
 	}
 }
 
+// addNamespaces translates what concerns namespaces, and returns the name of
+// what is wrong, or "".
+func (g *program) addNamespaces(p *Plan) string {
+	if p.Namespaces&unix.CLONE_NEWUSER != 0 {
+		uid, gid := strconv.Itoa(os.Geteuid()), strconv.Itoa(os.Getegid())
+		for _, f := range [...]struct{ path, data string }{
+			{"/proc/self/setgroups", "deny"}, // without it an unprivileged gid_map is refused
+			{"/proc/self/uid_map", uid + " " + uid + " 1\n"},
+			{"/proc/self/gid_map", gid + " " + gid + " 1\n"},
+		} {
+			path, _ := syscall.BytePtrFromString(f.path)
+			g.idMaps = append(g.idMaps, procFile{path, []byte(f.data)})
+		}
+	}
+	if len(p.Mounts) > 0 && p.Namespaces&unix.CLONE_NEWNS == 0 || len(p.Rules) > 0 && p.RulesetFD == 0 {
+		return "mounts"
+	}
+	for i := range p.Mounts {
+		m := mount{Mount: &p.Mounts[i]}
+		if m.Slot < 0 || m.Slot >= MaxMountSlots {
+			return "mount slot"
+		}
+		for _, s := range [...]struct {
+			to  **byte
+			str string
+		}{{&m.source, m.Source}, {&m.target, m.Target}, {&m.fstype, m.Type}, {&m.data, m.Data}} {
+			c, err := syscall.BytePtrFromString(s.str)
+			if err != nil {
+				return "mount"
+			}
+			*s.to = c
+		}
+		m.attr = unix.MountAttr{Attr_set: m.Set, Attr_clr: m.Clear}
+		g.mounts = append(g.mounts, m)
+	}
+	for _, r := range p.Rules {
+		c, err := syscall.BytePtrFromString(r.Path)
+		if err != nil {
+			return "rule"
+		}
+		g.rules = append(g.rules, rule{path: c, rights: r.Rights})
+	}
+	return ""
+}
+
 func newCapSets(keep uint64) capSets {
 	var c capSets
 	c.head.Version = unix.LINUX_CAPABILITY_VERSION_3
@@ -151,6 +225,12 @@ func (g *program) failed(r report) error {
 		e.Name = g.plan.Dir
 	case StageExec:
 		e.Name = g.plan.Path
+	case StageMount:
+		if e.Index < len(g.plan.Mounts) {
+			e.Name = g.plan.Mounts[e.Index].Target
+		}
+	case StageRule:
+		e.Name = g.plan.Rules[e.Index].Path
 	}
 	return e
 }

@@ -56,7 +56,7 @@ func (g *program) start() (*Process, error) {
 }
 
 func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
-	flags := unix.CLONE_VFORK | unix.CLONE_VM | pidfdFlag
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | pidfdFlag | g.plan.Namespaces
 	if fd := g.plan.CgroupFD; fd != 0 {
 		g.clone = cloneArgs{
 			flags:      uint64(flags) | unix.CLONE_INTO_CGROUP,

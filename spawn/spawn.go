@@ -75,6 +75,16 @@ type Plan struct {
 	// the child puts itself into.
 	JoinFDs []int
 
+	// Namespaces are CLONE_NEW* flags of the namespaces that the child is made
+	// in. In a new user namespace it has the caller's user and group, and no
+	// other is mapped; it then has every capability there, unless Caps says
+	// otherwise. Exec can't do that and refuses.
+	Namespaces uintptr
+	// Mounts are made in order. They need a mount namespace of its own, in
+	// which nothing of what is mounted reaches the caller's, while what is
+	// mounted there later does appear.
+	Mounts []Mount
+
 	// Caps, if not nil, is the set of capabilities to keep, a bit for each. It
 	// must be a part of what the caller has. Inheritable and ambient sets are
 	// cleared, and the bounding set is reduced if the caller may do that.
@@ -84,6 +94,9 @@ type Plan struct {
 	NoNewPrivs bool
 	// RulesetFD, if not zero, is a Landlock ruleset to enforce (Linux 5.13).
 	RulesetFD int
+	// Rules are added to RulesetFD when the mounts are made. The ruleset keeps
+	// them, so it must be for this start alone.
+	Rules []Rule
 	// RestrictFlags are passed to landlock_restrict_self(2).
 	RestrictFlags uint32
 	// Filters are seccomp programs, installed in order, after everything else.
@@ -95,6 +108,12 @@ type Rlimit struct {
 	Resource  int
 	Cur, Max  uint64
 	Unlimited bool // ignores Cur and Max
+}
+
+// Rule gives Landlock rights, LANDLOCK_ACCESS_FS_*, on a path.
+type Rule struct {
+	Path   string
+	Rights uint64
 }
 
 // Process is a program that was started.
@@ -113,16 +132,19 @@ type Stage uint8
 const (
 	StagePlan Stage = iota + 1 // the plan itself is not usable
 	StageClone
+	StageIDMap
 	StageSession
 	StageForeground
 	StageSignals
 	StageCgroup
+	StageMount
 	StageDir
 	StageFiles
 	StageTerminal
 	StageRlimit
 	StageCaps
 	StageNoNewPrivs
+	StageRule
 	StageLandlock
 	StageSeccomp
 	StageExec
@@ -131,16 +153,19 @@ const (
 var stageNames = [...]string{
 	StagePlan:       "plan",
 	StageClone:      "clone",
+	StageIDMap:      "user namespace",
 	StageSession:    "session",
 	StageForeground: "foreground",
 	StageSignals:    "signals",
 	StageCgroup:     "cgroup",
+	StageMount:      "mount",
 	StageDir:        "chdir",
 	StageFiles:      "descriptors",
 	StageTerminal:   "controlling terminal",
 	StageRlimit:     "rlimit",
 	StageCaps:       "capabilities",
 	StageNoNewPrivs: "no_new_privs",
+	StageRule:       "landlock rule",
 	StageLandlock:   "landlock",
 	StageSeccomp:    "seccomp",
 	StageExec:       "exec",
@@ -157,7 +182,7 @@ func (s Stage) String() string {
 type Error struct {
 	Stage Stage
 	// Index tells which one, where the plan lists several: an index into
-	// Files, Rlimits, JoinFDs or Filters.
+	// Files, Rlimits, JoinFDs, Mounts, Rules or Filters.
 	Index int
 	Errno syscall.Errno
 	// Name is what the step was about: a path, or empty.
@@ -199,8 +224,8 @@ func Start(p *Plan) (*Process, error) {
 // The caller must hold [runtime.LockOSThread] since before it began to prepare
 // the plan: confinement belongs to a thread.
 func Exec(p *Plan) error {
-	if p.CgroupFD != 0 {
-		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: "cgroup"}
+	if p.CgroupFD != 0 || p.Namespaces != 0 || len(p.Mounts) > 0 {
+		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: "namespaces"}
 	}
 	prog, err := compile(p)
 	if err != nil {
