@@ -25,7 +25,28 @@ func (c *cache) cargo() {
 	}
 	c.reads = append(c.reads, theirs)
 	c.seed("cargo", cargoStamp(theirs), func(s *seeding) error {
-		return s.tree(theirs, "cargo", chooseCargo)
+		if err := s.tree(theirs, "cargo", chooseCargo); err != nil {
+			return err
+		}
+		// The objects of git dependencies: cargo's git library doesn't follow
+		// links, but knows alternates.
+		for _, name := range listDir(theirs + "/git/db") {
+			info := "cargo/git/db/" + name + "/objects/info"
+			if err := s.root.MkdirAll(info, 0o777); err != nil {
+				return err
+			}
+			// Without it that library makes its temporary files in "/".
+			if err := s.root.MkdirAll("cargo/git/db/"+name+"/objects/pack", 0o777); err != nil {
+				return err
+			}
+			if _, err := s.root.Lstat(info + "/alternates"); err == nil {
+				continue
+			}
+			if err := s.put(info+"/alternates", []byte(theirs+"/git/db/"+name+"/objects\n")); err != nil {
+				return err
+			}
+		}
+		return s.tree(theirs+"/git/checkouts", "cargo/git/checkouts", linkAtDepth(2))
 	})
 }
 
@@ -63,13 +84,14 @@ func chooseCargo(rel string, e fs.DirEntry) action {
 		return skip
 	}
 	switch {
+	case second == "db" && strings.HasSuffix(rel, "/objects"):
+		return skip
 	case e.IsDir():
 		return enter
 	case !e.Type().IsRegular() || strings.HasSuffix(rel, ".lock"):
 		return skip
-	case strings.HasSuffix(rel, ".crate"), strings.Contains(rel, "/objects/"):
-		// Never changed: archives by their version, git's objects by name.
-		return link
+	case strings.HasSuffix(rel, ".crate"):
+		return link // never changed
 	}
 	return copied
 }
