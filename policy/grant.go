@@ -44,6 +44,33 @@ type Grant struct {
 	NoSymlinks bool
 }
 
+// Protected is a path inside a grant that is to stay as it is.
+type Protected struct {
+	// Path is absolute and has no symbolic links.
+	Path string
+	Kind ProtectKind
+	// Why says what it is, such as "git's hooks".
+	Why string
+}
+
+// ProtectKind says how a path is to stay as it is.
+type ProtectKind uint8
+
+const (
+	// Frozen: a file or folder that exists stays, with everything beneath.
+	Frozen ProtectKind = iota + 1
+	// Pinned: a folder stays where it is, while what is beneath it may change.
+	Pinned
+	// Reopened: a folder beneath a frozen one may change all the same.
+	Reopened
+	// Unborn: a name that doesn't exist should not come into being. Nothing
+	// can be mounted over it: it is compared afterwards.
+	Unborn
+	// Compared: something that must be allowed to change is compared
+	// afterwards, and what can do harm in it is reported.
+	Compared
+)
+
 // Skip is a grant that was left out.
 type Skip struct {
 	Grant Grant
@@ -85,6 +112,9 @@ type Resolved struct {
 	Repo *Repo
 	// Grants are what is opened, in order: user grants last.
 	Grants []Grant
+	// Protect lists what is to stay as it is, folders before what is in them.
+	// Only a mount layer can hold that.
+	Protect []Protected
 	// Env is the environment of the command.
 	Env []string
 	// CacheDir is the product's cache folder, empty when there is none.
