@@ -1,0 +1,115 @@
+package seccomp
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// rule refuses a call with an errno when all of the conditions hold. The first
+// rule of a call that holds counts.
+type rule struct {
+	call  call
+	errno syscall.Errno
+	when  []condition
+}
+
+// condition holds when the low 32 bits of an argument, of which only those in
+// mask count, are val; or, with not, when they aren't. Every argument that a
+// rule is about is an int or an unsigned int to the kernel, which drops the
+// upper half: a program that compared all 64 bits would let a call pass that
+// has something there.
+type condition struct {
+	arg  uint8
+	mask uint32
+	val  uint32
+	not  bool
+}
+
+const (
+	whole = ^uint32(0)
+
+	tcpULP = 31 // option of SOL_TCP
+
+	// The flags of open(2) that say whether it truncates what it doesn't open
+	// for writing. Access mode 3 opens for neither reading nor writing, and
+	// truncates.
+	openBits   = unix.O_TRUNC | unix.O_ACCMODE
+	truncRead  = unix.O_TRUNC | unix.O_RDONLY
+	truncNever = unix.O_TRUNC | unix.O_ACCMODE
+)
+
+var (
+	terminalRules = []rule{
+		{callIoctl, syscall.EIO, []condition{{arg: 1, mask: whole, val: unix.TIOCSTI}}},
+		{callIoctl, syscall.EPERM, []condition{{arg: 1, mask: whole, val: unix.TIOCLINUX}}},
+	}
+
+	networkRules = []rule{
+		{callSocket, syscall.EAFNOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_UNIX, not: true}}},
+		{callSocketpair, syscall.EAFNOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_UNIX, not: true}}},
+	}
+
+	tcpRules = []rule{
+		{callSocket, syscall.EAFNOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_SMC}}},
+		{callSocket, syscall.EPROTONOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_INET}, {arg: 2, mask: whole, val: unix.IPPROTO_MPTCP}}},
+		{callSocket, syscall.EPROTONOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_INET6}, {arg: 2, mask: whole, val: unix.IPPROTO_MPTCP}}},
+		{callSocket, syscall.EPROTONOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_INET}, {arg: 2, mask: whole, val: unix.IPPROTO_SMC}}},
+		{callSocket, syscall.EPROTONOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_INET6}, {arg: 2, mask: whole, val: unix.IPPROTO_SMC}}},
+		// The name of the upper layer lies in memory; one of them is SMC.
+		{callSetsockopt, syscall.ENOENT, []condition{{arg: 1, mask: whole, val: unix.SOL_TCP}, {arg: 2, mask: whole, val: tcpULP}}},
+		{callSend, syscall.EOPNOTSUPP, []condition{{arg: 3, mask: unix.MSG_FASTOPEN, val: unix.MSG_FASTOPEN}}},
+		{callSendto, syscall.EOPNOTSUPP, []condition{{arg: 3, mask: unix.MSG_FASTOPEN, val: unix.MSG_FASTOPEN}}},
+		{callSendmsg, syscall.EOPNOTSUPP, []condition{{arg: 2, mask: unix.MSG_FASTOPEN, val: unix.MSG_FASTOPEN}}},
+		{callSendmmsg, syscall.EOPNOTSUPP, []condition{{arg: 3, mask: unix.MSG_FASTOPEN, val: unix.MSG_FASTOPEN}}},
+	}
+
+	listenRules = []rule{
+		{callListen, syscall.EACCES, nil},
+	}
+
+	truncateRules = []rule{
+		{callTruncate, syscall.EACCES, nil},
+		{callTruncate64, syscall.EACCES, nil},
+		{callOpen, syscall.EACCES, []condition{{arg: 1, mask: openBits, val: truncRead}}},
+		{callOpen, syscall.EACCES, []condition{{arg: 1, mask: openBits, val: truncNever}}},
+		{callOpenat, syscall.EACCES, []condition{{arg: 2, mask: openBits, val: truncRead}}},
+		{callOpenat, syscall.EACCES, []condition{{arg: 2, mask: openBits, val: truncNever}}},
+		{callOpenByHandleAt, syscall.EACCES, []condition{{arg: 2, mask: openBits, val: truncRead}}},
+		{callOpenByHandleAt, syscall.EACCES, []condition{{arg: 2, mask: openBits, val: truncNever}}},
+		{callOpenat2, syscall.ENOSYS, nil}, // its flags lie in memory
+	}
+
+	socketcallRules = []rule{
+		{callSocketcall, syscall.ENOSYS, nil},
+	}
+
+	ioUringRules = []rule{
+		{callIOUringSetup, syscall.ENOSYS, nil},
+		{callIOUringEnter, syscall.ENOSYS, nil},
+		{callIOUringRegister, syscall.ENOSYS, nil},
+	}
+)
+
+// rules returns the rules of f.
+func (f Filter) rules() [][]rule {
+	all := make([][]rule, 0, 8)
+	sockets := f.NoNetwork || f.PlainTCP || f.NoListen
+	for _, part := range [...]struct {
+		on    bool
+		rules []rule
+	}{
+		{f.NoTerminalInjection, terminalRules},
+		{f.NoNetwork, networkRules},
+		{f.PlainTCP, tcpRules},
+		{f.NoListen, listenRules},
+		{f.NoTruncate, truncateRules},
+		{sockets, socketcallRules},
+		{sockets || f.NoTruncate, ioUringRules},
+	} {
+		if part.on {
+			all = append(all, part.rules)
+		}
+	}
+	return all
+}
