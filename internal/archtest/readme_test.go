@@ -55,8 +55,9 @@ func TestReadmeOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, ok := strings.Cut(string(readme), "\n## Options\n")
-	if table, _, ok = strings.Cut(table, "\n## "); !ok {
+	_, rest, _ := strings.Cut(string(readme), "\n## Options\n")
+	table, _, ok := strings.Cut(rest, "\n## ")
+	if !ok {
 		t.Fatal("README.md has no section Options")
 	}
 	want, got := options(help), options(table)
