@@ -8,6 +8,9 @@ race=()
 if [ "$(CGO_ENABLED=1 go env CGO_ENABLED)" = 1 ] && sh -c "$(go env CC) --version" >/dev/null 2>&1; then
 	race=(-race)
 	export CGO_ENABLED=1
+	# Else each process with the detector, helpers too, sleeps for a second
+	# before it ends.
+	export GORACE="atexit_sleep_ms=0${GORACE:+ $GORACE}"
 else
 	echo 'no C compiler: testing without the race detector'
 fi
