@@ -4,12 +4,12 @@ go 1.26.0
 
 require golang.org/x/sys v0.50.0
 
-require golang.org/x/net v0.62.0
-
 require (
-	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3 // indirect
-	golang.org/x/text v0.43.0 // indirect
+	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
+	golang.org/x/net v0.62.0
 )
+
+require golang.org/x/text v0.43.0 // indirect
 
 require (
 	github.com/landlock-lsm/go-landlock v0.11.2

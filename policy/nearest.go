@@ -2,24 +2,26 @@ package policy
 
 import "strings"
 
-// nearest returns the word that was probably meant: the one that word is a
-// prefix of, or the closest within two edits; "" if none is near.
+// nearest returns the word that was probably meant: one that is a single edit
+// away, or that starts like it, or that is two edits away; "" if none is near.
 func nearest(word string, words []string) string {
-	best, bestDistance := "", 3
-	for _, w := range words {
-		if d := distance(word, w); d < bestDistance && d < max(len(word), len(w)) {
-			best, bestDistance = w, d
+	within := func(limit int) string {
+		for _, w := range words {
+			if distance(word, w) <= limit && min(len(word), len(w)) > limit {
+				return w
+			}
 		}
+		return ""
 	}
-	if best != "" {
-		return best
+	if w := within(1); w != "" {
+		return w
 	}
 	for _, w := range words {
 		if len(word) >= 2 && (strings.HasPrefix(w, word) || strings.HasPrefix(word, w)) {
 			return w
 		}
 	}
-	return ""
+	return within(2)
 }
 
 // distance counts the bytes to insert, delete, replace or swap with a

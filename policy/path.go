@@ -33,7 +33,7 @@ func (p Path) MarshalJSON() ([]byte, error) {
 	if utf8.ValidString(string(p)) {
 		return json.Marshal(string(p))
 	}
-	display := p.String()
+	display := display(string(p))
 	return json.Marshal(pathObject{Base64: []byte(p), Display: &display})
 }
 
@@ -41,6 +41,9 @@ func (p Path) MarshalJSON() ([]byte, error) {
 // is an object that has other keys or no base64.
 func (p *Path) UnmarshalJSON(data []byte) error {
 	var path string
+	if string(data) == "null" {
+		return nil // by convention; Decode refuses it
+	}
 	if len(data) > 0 && data[0] == '{' {
 		var o pathObject
 		if err := decodeStrict(data, &o); err != nil {
@@ -58,12 +61,6 @@ func (p *Path) UnmarshalJSON(data []byte) error {
 	}
 	*p = Path(path)
 	return nil
-}
-
-// String returns p as it is if it can be printed on one line, and otherwise
-// quoted as a Go string, with bytes that are not UTF-8 as \x escapes.
-func (p Path) String() string {
-	return display(string(p))
 }
 
 // display returns s as it is if it can be shown on one line without doubt
