@@ -47,12 +47,6 @@ func (u User) NewRepo(t testing.TB) *Repo {
 	return u.NewRepoAt(t, filepath.Join(u.Dir(t), "repo"))
 }
 
-// NewRepo makes a repository of this process's user: see [User.NewRepo].
-func NewRepo(t testing.TB) *Repo {
-	t.Helper()
-	return Self().NewRepo(t)
-}
-
 // NewRepoAt is like [User.NewRepo], in a folder that is made. The caller
 // removes it.
 func (u User) NewRepoAt(t testing.TB, dir string) *Repo {
