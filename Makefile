@@ -34,7 +34,8 @@ fmt: ## rewrite the Go files in gofumpt's form
 	$(TOOL) gofumpt -l -w .
 
 fmt-check:
-	@bad=$$($(TOOL) gofumpt -l .) && test -z "$$bad" || { echo "not in gofumpt's form (make fmt):"; echo "$$bad"; exit 1; }
+	@bad=$$($(TOOL) gofumpt -l .) || exit; \
+	test -z "$$bad" || { echo "not in gofumpt's form (make fmt):"; echo "$$bad"; exit 1; }
 
 # Vetting without cgo type-checks all that the launcher's build has.
 vet:
@@ -47,7 +48,8 @@ lint: ## golangci-lint, as .golangci.yml says
 # A library has exported functions that no program of ours calls, so only what
 # is reachable from neither programs nor tests is dead.
 deadcode:
-	@dead=$$($(TOOL) deadcode -test ./...) && test -z "$$dead" || { echo "reached by no program and no test:"; echo "$$dead"; exit 1; }
+	@dead=$$($(TOOL) deadcode -test ./...) || exit; \
+	test -z "$$dead" || { echo "reached by no program and no test:"; echo "$$dead"; exit 1; }
 
 vuln: ## known vulnerabilities (needs the vulnerability database)
 	$(TOOL) govulncheck ./...
