@@ -79,7 +79,7 @@ type Cmd struct {
 // looked up in the PATH of the sandbox's environment.
 func (s *Sandbox) Command(name string, arg ...string) *Cmd {
 	c := &Cmd{Path: name, Args: append([]string{name}, arg...), sandbox: s}
-	path, err := lookPath(name, "", s.resolved.Env)
+	path, err := lookPath(name, "", s.variant().resolved.Env)
 	if err != nil {
 		c.Err = err
 		return c
@@ -144,23 +144,25 @@ func (c *Cmd) Start() (err error) {
 	if err != nil {
 		return &SetupError{Stage: StageStart, Err: err}
 	}
-	args, env := c.Args, c.Env
+	args := c.Args
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	if env == nil {
-		env = c.sandbox.resolved.Env
-	}
-	p := &spawn.Plan{
-		Path: c.Path, Argv: args, Env: env, Dir: c.Dir, Files: files,
-		NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
-	}
-	_, release, err := c.sandbox.confine(p)
-	defer release()
-	if err != nil {
-		return err
-	}
-	c.Process, err = start(p, args[0])
+	c.Process, err = c.sandbox.attempt(func(v *variant) (*os.Process, error) {
+		p := &spawn.Plan{
+			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
+			NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
+		}
+		if p.Env == nil {
+			p.Env = v.resolved.Env
+		}
+		_, release, err := c.sandbox.confine(v, p)
+		defer release()
+		if err != nil {
+			return nil, err
+		}
+		return start(p, args[0])
+	})
 	if err != nil {
 		return err
 	}

@@ -131,6 +131,7 @@ func Hint(err error) string {
 		unmet    *UnmetError
 		rule     *landlock.RuleError
 		replaced *ReplacedError
+		layer    *LayerError
 	)
 	switch {
 	case errors.As(err, &pol):
@@ -143,6 +144,8 @@ func Hint(err error) string {
 		return landlock.TooManyLayersHint
 	case errors.As(err, &rule) && errors.Is(err, fs.ErrNotExist):
 		return "make the path first, or use --rw-create to have it made"
+	case errors.As(err, &layer):
+		return layer.Mend
 	case errors.As(err, &replaced):
 		return "prepare the sandbox again"
 	case errors.Is(err, fs.ErrPermission):
@@ -190,3 +193,14 @@ func dirError(e *spawn.Error) error {
 	}
 	return &policy.Error{Field: "working directory", Value: e.Name, Why: e.Errno.Error(), Err: e}
 }
+
+// LayerError says why there is no mount layer although one was asked for.
+type LayerError struct {
+	Why, Mend string
+	Err       error
+}
+
+func (e *LayerError) Error() string { return "no mount layer: " + e.Why }
+
+// Unwrap returns the cause.
+func (e *LayerError) Unwrap() error { return e.Err }

@@ -28,12 +28,12 @@ type Command struct {
 	Record *Record
 }
 
-// plan makes the command's plan and writes "applied". The caller calls release
-// when the plan isn't needed any more.
-func (s *Sandbox) plan(c *Command) (p *spawn.Plan, release func(), err error) {
+// plan makes the command's plan under v and writes "applied". The caller calls
+// release when the plan isn't needed any more.
+func (s *Sandbox) plan(v *variant, c *Command) (p *spawn.Plan, release func(), err error) {
 	env := c.Env
 	if env == nil {
-		env = s.resolved.Env
+		env = v.resolved.Env
 	}
 	path, err := lookPath(c.Args[0], c.Dir, env)
 	if err != nil {
@@ -44,14 +44,14 @@ func (s *Sandbox) plan(c *Command) (p *spawn.Plan, release func(), err error) {
 		Files: []int{0, 1, 2}, Inherit: c.Inherit,
 		NewSession: c.NewSession, KeepIgnored: keptSignals,
 	}
-	d, release, err := s.confine(p)
+	d, release, err := s.confine(v, p)
 	if err != nil {
 		return nil, release, err
 	}
 	if c.Record != nil {
-		a := s.applied
+		a := v.applied
 		if d != nil {
-			a.addRules(d)
+			a.addDomain(d)
 		}
 		c.Record.Applied(a)
 	}
@@ -60,11 +60,12 @@ func (s *Sandbox) plan(c *Command) (p *spawn.Plan, release func(), err error) {
 
 // Exec confines the calling thread and replaces the process by the command.
 // It returns only on failure, with a [*SetupError] or an [*ExecError]; the
-// process is then half confined and must exit.
+// process is then half confined and must exit. [Sandbox.NeedsParent] says
+// whether it can be used.
 //
 // The caller must hold [runtime.LockOSThread] since before [Prepare].
 func (s *Sandbox) Exec(c *Command) error {
-	p, release, err := s.plan(c)
+	p, release, err := s.plan(s.variant(), c)
 	defer release()
 	if err != nil {
 		return err
@@ -74,13 +75,18 @@ func (s *Sandbox) Exec(c *Command) error {
 
 // Start starts the command in a child and returns when its exec has succeeded.
 // The caller waits for the process.
+//
+// Where the machine turns out to have no mount layer, the record gets a second
+// line "applied": the last one counts.
 func (s *Sandbox) Start(c *Command) (*os.Process, error) {
-	p, release, err := s.plan(c)
-	defer release()
-	if err != nil {
-		return nil, err
-	}
-	proc, err := start(p, c.Args[0])
+	proc, err := s.attempt(func(v *variant) (*os.Process, error) {
+		p, release, err := s.plan(v, c)
+		defer release()
+		if err != nil {
+			return nil, err
+		}
+		return start(p, c.Args[0])
+	})
 	if err == nil {
 		c.Record.Started(proc.Pid)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/landlock"
@@ -77,7 +78,21 @@ func ruleOf(g policy.Grant) Rule {
 	return r
 }
 
-func (a *Applied) addRules(d *landlock.Domain) {
+// addRule adds a grant that would be opened.
+func (a *Applied) addRule(g policy.Grant) {
+	r := ruleOf(g)
+	if g.Optional {
+		if _, err := os.Lstat(g.Path); err != nil {
+			r.Why = "no such path"
+			a.Skipped = append(a.Skipped, r)
+			return
+		}
+	}
+	a.Rules = append(a.Rules, r)
+}
+
+// addDomain adds the grants that were opened, and those that weren't.
+func (a *Applied) addDomain(d *landlock.Domain) {
 	for _, r := range d.Applied {
 		a.Rules = append(a.Rules, ruleOf(r.Grant))
 	}

@@ -67,7 +67,7 @@ func run(o *options, rec *launch.Record) (int, error) {
 		// A group leader can't make a session; its child can.
 		NewSession: o.newSession,
 	}
-	if o.newSession && unix.Getpgrp() == os.Getpid() {
+	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
 		return startAndWait(s, c, rec)
 	}
 	return 0, s.Exec(c)

@@ -1,0 +1,273 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/mountns"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// variant is a sandbox for one combination of mechanisms. What is granted
+// depends on it: without a mount layer git's common folder can't be granted as
+// a whole.
+type variant struct {
+	resolved   *policy.Resolved
+	ruleset    landlock.Ruleset
+	domain     *landlock.Domain
+	mounts     mountns.Plan
+	namespaces uintptr
+	worktree   fileID
+	applied    Applied
+	missing    []policy.Feature // required, and absent
+}
+
+// layered reports whether the command gets a mount namespace.
+func (v *variant) layered() bool { return len(v.mounts.Mounts) > 0 }
+
+// wantsLayer reports whether a mount layer may be of use.
+func (s *Sandbox) wantsLayer() bool {
+	return s.options.Backend != BackendLandlock && s.support.ABI > 0 &&
+		s.policy.Mode == policy.WorkspaceWrite && !s.policy.NoProtect
+}
+
+// build resolves the policy and compiles it. If there is no mount layer
+// although one was wanted, reason says why.
+func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
+	p := s.policy
+	r, err := policy.Resolve(p, policy.Options{Environ: s.options.Environ, DryRun: s.options.DryRun, MountLayer: layer})
+	if err != nil {
+		return nil, &SetupError{Stage: StagePolicy, Err: err}
+	}
+	v := &variant{resolved: r}
+	if r.Worktree != "" {
+		if v.worktree, err = identify(r.Worktree); err != nil {
+			return nil, &SetupError{Stage: StagePolicy, Err: err}
+		}
+	}
+	v.ruleset, err = landlock.Compile(s.support, r)
+	backend := BackendLandlock
+	if err != nil {
+		var unsupported *landlock.SupportError
+		if !errors.As(err, &unsupported) {
+			return nil, &SetupError{Stage: StagePolicy, Err: err}
+		}
+		backend = BackendNone // whether that matters is a question of what is required
+	}
+	if p.Mode == policy.Unconfined {
+		backend = BackendNone
+	}
+	if layer && backend != BackendNone {
+		v.mounts = mountns.Compile(r)
+		if v.layered() {
+			backend = BackendMountns
+			v.namespaces = unix.CLONE_NEWNS
+			if s.have&(1<<unix.CAP_SYS_ADMIN) == 0 {
+				v.namespaces |= unix.CLONE_NEWUSER
+			}
+		}
+	}
+
+	v.applied = Applied{
+		Mode: p.Mode, Backend: backend, Kernel: kernelOf(s.support),
+		Worktree: policy.Path(r.Worktree), Cache: policy.Path(r.CacheDir), Notes: r.Notes,
+	}
+	if v.applied.Mode == "" {
+		v.applied.Mode = policy.ReadOnly
+	}
+	v.applied.Features = landlock.Features(s.support, r)
+	for i, f := range v.applied.Features {
+		if f.Promise == policy.PromiseProtect {
+			v.applied.Features[i] = mountns.Protect(f, v.layered(), reason)
+		}
+	}
+	for _, f := range v.applied.Features {
+		if f.State == policy.Absent && p.Requires(f.Promise) {
+			v.missing = append(v.missing, f)
+		}
+	}
+	v.applied.Enforcement = enforcement(p.Mode, v.applied.Features)
+	return v, nil
+}
+
+// ready refuses what can't be held, and makes the ruleset.
+func (s *Sandbox) ready(v *variant) error {
+	if len(v.missing) > 0 {
+		return &SetupError{Stage: StageProbe, Err: &UnmetError{Features: v.missing, Kernel: v.applied.Kernel}}
+	}
+	if s.options.DryRun {
+		return nil
+	}
+	d, err := v.ruleset.Create()
+	if err != nil {
+		return &SetupError{Stage: StageRules, Err: err}
+	}
+	v.domain = d
+	return nil
+}
+
+// attempt starts a command under the present variant. If it turns out that
+// this machine has no mount layer, it tries the next way.
+func (s *Sandbox) attempt(start func(*variant) (*os.Process, error)) (*os.Process, error) {
+	for {
+		v := s.variant()
+		proc, err := start(v)
+		if err == nil || !v.layered() || !mountns.Unsupported(err) {
+			return proc, err
+		}
+		if err := s.fallBack(v, err); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// fallBack replaces the variant v, which failed with cause, by the next one.
+func (s *Sandbox) fallBack(v *variant, cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now != v {
+		return nil // another start was faster
+	}
+	if v.namespaces&unix.CLONE_NEWUSER == 0 {
+		next := *v
+		next.namespaces |= unix.CLONE_NEWUSER
+		s.now = &next // which shares the domain, so v isn't kept
+		return nil
+	}
+	why, mend := mountns.Reason(cause)
+	if s.options.Backend == BackendMountns {
+		return &SetupError{Stage: StageProbe, Err: &LayerError{Why: why, Mend: mend, Err: cause}}
+	}
+	next, err := s.build(false, why)
+	if err != nil {
+		return err
+	}
+	if err := s.ready(next); err != nil {
+		return err
+	}
+	s.old, s.now = append(s.old, v), next
+	return nil
+}
+
+// tryNamespaces finds out whether a mount layer works, by making one.
+func (s *Sandbox) tryNamespaces() error {
+	return mountns.Probe(s.have&(1<<unix.CAP_SYS_ADMIN) != 0)
+}
+
+// confine adds the sandbox's part to a plan. Files that the command gets as
+// standard output and error, and that lie outside the grants, are granted too:
+// "> /dev/stderr" opens them by name. Such a grant needs a ruleset of its own,
+// which release closes.
+func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, release func(), err error) {
+	release = func() {}
+	if v.worktree != (fileID{}) {
+		now, err := identify(v.resolved.Worktree)
+		if err != nil || now != v.worktree {
+			return nil, release, &SetupError{Stage: StageRules, Err: &ReplacedError{Path: v.resolved.Worktree}}
+		}
+	}
+	if v.applied.Backend == BackendNone {
+		return nil, release, nil
+	}
+	d = v.domain
+	if stdio := regularFiles(p.Files); len(stdio) > 0 && d.FD >= 0 {
+		if d, err = v.ruleset.Create(); err != nil {
+			return nil, release, &SetupError{Stage: StageRules, Err: err}
+		}
+		release = func() { _ = d.Close() }
+		for _, fd := range stdio {
+			if err := d.AddFD(fd, policy.Read|policy.Write); err != nil {
+				release()
+				return nil, func() {}, &SetupError{Stage: StageRules, Err: err}
+			}
+		}
+	}
+	if v.layered() {
+		p.Namespaces, p.Mounts = v.namespaces, v.mounts.Mounts
+		if p.Dir == "" {
+			// What is mounted over the present folder is seen only by who
+			// enters it again.
+			if p.Dir, err = os.Getwd(); err != nil {
+				release()
+				return nil, func() {}, &SetupError{Stage: StageStart, Err: fmt.Errorf("the current directory: %w", err)}
+			}
+		}
+	}
+	if p.Caps, err = s.keptCaps(v); err != nil {
+		release()
+		return nil, func() {}, &SetupError{Stage: StageCaps, Err: err}
+	}
+	p.NoNewPrivs = true
+	if d.FD >= 0 {
+		p.RulesetFD = d.FD
+	}
+	return d, release, nil
+}
+
+// regularFiles returns those of standard output and error that are files.
+func regularFiles(files []int) (fds []int) {
+	for i := 1; i < len(files) && i < 3; i++ {
+		var st unix.Stat_t
+		if files[i] >= 0 && unix.Fstat(files[i], &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFREG {
+			fds = append(fds, files[i])
+		}
+	}
+	return fds
+}
+
+// permittedCaps returns the capabilities of this process, a bit for each.
+func permittedCaps() (uint64, error) {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return 0, os.NewSyscallError("capget", err)
+	}
+	return uint64(data[0].Permitted) | uint64(data[1].Permitted)<<32, nil
+}
+
+// keptCaps returns the capabilities that the command keeps, a bit for each, or
+// nil if there are none to lose.
+func (s *Sandbox) keptCaps(v *variant) (*uint64, error) {
+	have := s.have
+	if v.namespaces&unix.CLONE_NEWUSER != 0 {
+		// All of them, in the new namespace, until the exec of an ordinary
+		// user's program, which has none.
+		have = 0
+		if os.Geteuid() == 0 {
+			have = ^uint64(0)
+		}
+	} else if have == 0 {
+		return nil, nil
+	}
+	names := s.policy.Caps
+	if names == nil {
+		names = policy.DefaultCaps
+	}
+	var keep uint64
+	switch {
+	case slices.Equal(names, []string{"all"}):
+		keep = have
+	case slices.Equal(names, []string{"none"}):
+	default:
+		all := policy.Capabilities()
+		for _, name := range names {
+			i := slices.Index(all, strings.ToLower(name))
+			if i < 0 {
+				return nil, fmt.Errorf("unknown capability %q", name)
+			}
+			keep |= 1 << i
+		}
+	}
+	keep &= have
+	return &keep, nil
+}
+
+// keptSignals stay ignored in a command: nohup asks for it.
+var keptSignals = []syscall.Signal{syscall.SIGHUP}

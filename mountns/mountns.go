@@ -1,0 +1,100 @@
+// Package mountns turns a resolved policy into the mounts of a namespace in
+// which protected paths can't be changed.
+//
+// Landlock can't except a path beneath a writable folder; a mount can. Each
+// protected path is bound onto itself and made read-only. A folder on the way
+// to it that the command could rename is bound too: a mount point can't be
+// renamed or removed, so nothing else can take its name.
+//
+// [Compile] is pure: package spawn makes the mounts in the child. They come
+// before Landlock, since nothing can be mounted or unmounted inside a domain
+// that handles files. A bound file or folder has the same inode, so rules made
+// before hold; what lies on a new file system needs a rule that the child adds.
+//
+// # Limitations
+//
+// Only names that exist can be covered. When somebody outside renames another
+// file over a covered one, as git config does, the mount goes away: the name is
+// free until it is covered again.
+//
+// The mounts take CAP_SYS_ADMIN or a user namespace (Linux 5.12 for both). In a
+// user namespace files of other users look like nobody's, and supplementary
+// groups can't be given to files.
+package mountns
+
+import (
+	"path/filepath"
+	"strings"
+
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Name is what [policy.Feature].By says for what this package holds.
+const Name = "mountns"
+
+// Plan is what a start in a mount namespace needs.
+type Plan struct {
+	// Mounts are made in order. Empty means that no namespace is needed.
+	Mounts []spawn.Mount
+	// Rules are paths on new file systems, for which the child adds Landlock
+	// rules of the given access.
+	Rules []policy.Grant
+}
+
+// Compile says which mounts hold what r asks for.
+func Compile(r *policy.Resolved) Plan {
+	var c compiler
+	c.protect(r.Protect)
+	return c.plan
+}
+
+type compiler struct{ plan Plan }
+
+// protect binds every path first, folders before what is in them, and makes
+// read-only what has to be afterwards: what is to stay writable inside then
+// keeps being so.
+func (c *compiler) protect(paths []policy.Protected) {
+	bound := 0
+	for _, p := range paths {
+		if p.Kind == policy.Frozen || p.Kind == policy.Pinned || p.Kind == policy.Reopened {
+			c.bind(p.Path)
+			bound++
+		}
+	}
+	if bound == 0 {
+		return
+	}
+	for i, p := range paths {
+		if p.Kind != policy.Frozen {
+			continue
+		}
+		recursive := uintptr(unix.AT_RECURSIVE)
+		if reopens(paths[i+1:], p.Path) {
+			recursive = 0
+		}
+		c.add(spawn.Mount{Op: spawn.MountAttr, Target: p.Path, Flags: recursive, Set: unix.MOUNT_ATTR_RDONLY})
+	}
+}
+
+// reopens reports whether one of paths is reopened beneath dir.
+func reopens(paths []policy.Protected, dir string) bool {
+	for _, p := range paths {
+		if p.Kind == policy.Reopened && beneath(p.Path, dir) {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *compiler) bind(path string) {
+	c.add(spawn.Mount{Op: spawn.MountNew, Source: path, Target: path, Flags: unix.MS_BIND | unix.MS_REC})
+}
+
+func (c *compiler) add(m spawn.Mount) { c.plan.Mounts = append(c.plan.Mounts, m) }
+
+// beneath reports whether path is dir or lies in it. Both are clean.
+func beneath(path, dir string) bool {
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, string(filepath.Separator))+"/")
+}

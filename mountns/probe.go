@@ -1,0 +1,111 @@
+package mountns
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Unsupported reports whether a start failed because this machine doesn't let
+// this user have a mount namespace, or is too old for what is done in it.
+func Unsupported(err error) bool {
+	var e *spawn.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	switch e.Stage {
+	case spawn.StageClone:
+		switch e.Errno {
+		case syscall.EPERM, syscall.EACCES, syscall.ENOSPC, syscall.EUSERS, syscall.EINVAL, syscall.ENOSYS:
+			return true
+		}
+	case spawn.StageIDMap:
+		return true
+	case spawn.StageMount:
+		switch e.Errno {
+		case syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOSYS:
+			return true
+		}
+	}
+	return false
+}
+
+// Probe finds out whether a mount layer works, by making one for a program
+// that does nothing. Privileged says that no user namespace is needed. The
+// error says why not; [Reason] has more.
+func Probe(privileged bool) error {
+	flags := uintptr(unix.CLONE_NEWNS)
+	if !privileged {
+		flags |= unix.CLONE_NEWUSER
+	}
+	p := &spawn.Plan{
+		// The last step fails, so that nothing runs: everything before it is
+		// what is asked for.
+		Path: "/proc/self/nothing", Argv: []string{""}, Files: []int{-1, -1, -1}, Dir: "/",
+		Namespaces: flags, NoNewPrivs: true,
+		Mounts: []spawn.Mount{
+			{Op: spawn.MountNew, Source: "/", Target: "/", Flags: unix.MS_BIND | unix.MS_REC},
+			{Op: spawn.MountAttr, Target: "/", Set: unix.MOUNT_ATTR_RDONLY},
+		},
+	}
+	_, err := spawn.Start(p)
+	if Unsupported(err) {
+		if privileged {
+			return Probe(false)
+		}
+		why, _ := Reason(err)
+		return errors.New(why)
+	}
+	return nil
+}
+
+// Reason says in words why a start failed for want of a mount layer, and what
+// would mend it; mend may be empty.
+func Reason(err error) (why, mend string) {
+	var e *spawn.Error
+	if !errors.As(err, &e) {
+		return err.Error(), ""
+	}
+	switch {
+	case e.Errno == syscall.ENOSPC || e.Errno == syscall.EUSERS:
+		return "user namespaces are turned off here (user.max_user_namespaces is 0 or used up)",
+			"sysctl -w user.max_user_namespaces=10000"
+	case e.Stage == spawn.StageMount && (e.Errno == syscall.ENOSYS || e.Errno == syscall.EINVAL):
+		return "the kernel can't make a mount read-only by itself (Linux before 5.12)", "a newer kernel"
+	case restrictedBy("/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "1"):
+		return "AppArmor gives programs without a profile no rights in a user namespace",
+			"an AppArmor profile for this program with the rule \"userns,\" (rather than turning the restriction off for all)"
+	case restrictedBy("/proc/sys/kernel/unprivileged_userns_clone", "0"):
+		return "user namespaces are for root only here (kernel.unprivileged_userns_clone is 0)",
+			"sysctl -w kernel.unprivileged_userns_clone=1"
+	case e.Stage == spawn.StageClone && e.Errno == syscall.EINVAL:
+		return "the kernel was built without user or mount namespaces", ""
+	case e.Stage == spawn.StageIDMap:
+		return "the user can't be mapped in a new user namespace (" + e.Errno.Error() + "); is /proc mounted and writable?", ""
+	}
+	return "a user namespace with mounts of its own is forbidden here (" + e.Error() + "), as a container's seccomp filter does",
+		"run the container with a seccomp profile that allows unshare and mount, or as root with CAP_SYS_ADMIN"
+}
+
+func restrictedBy(sysctl, value string) bool {
+	b, err := os.ReadFile(sysctl)
+	return err == nil && strings.TrimSpace(string(b)) == value
+}
+
+// Protect returns the feature for git's protection, which f says Landlock
+// can't have, as it is with or without a mount layer. Reason says why there is
+// none although it was wanted.
+func Protect(f policy.Feature, layered bool, reason string) policy.Feature {
+	if layered {
+		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: Name}
+	}
+	if reason != "" && f.State == policy.Absent {
+		f.Why = "there is no mount layer: " + reason
+	}
+	return f
+}
