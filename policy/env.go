@@ -15,6 +15,7 @@ import (
 var localGitEnv = [...]string{
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES",
 	"GIT_COMMON_DIR",
+	"GIT_CONFIG",
 	"GIT_DIR",
 	"GIT_GRAFT_FILE",
 	"GIT_IMPLICIT_WORK_TREE",

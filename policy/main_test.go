@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
 
 // testDir returns a new folder by its real path, readable by its owner only.
@@ -41,6 +43,7 @@ func gitEnv() []string {
 // line end.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
+	testenv.NeedTool(t, "git")
 	cmd := exec.CommandContext(t.Context(), "git", args...)
 	cmd.Dir = dir
 	cmd.Env = gitEnv()

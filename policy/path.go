@@ -63,6 +63,13 @@ func (p *Path) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// String returns p for people to read: as it is if it can be printed on one
+// line without doubt about where it ends, and otherwise quoted as a Go string.
+// A program that needs the path itself converts it: string(p).
+func (p Path) String() string {
+	return display(string(p))
+}
+
 // display returns s as it is if it can be shown on one line without doubt
 // about where it ends, else quoted.
 

@@ -244,7 +244,7 @@ func (r *resolver) userWrite(field, path string, create bool) error {
 	var st syscall.Stat_t
 	err := syscall.Stat(path, &st)
 	if create && r.o.DryRun && errors.Is(err, syscall.ENOENT) {
-		r.grant(Grant{Path: filepath.Clean(path), Access: Read | Write | Ioctl, Origin: FromUser})
+		r.grant(Grant{Path: path, Access: Read | Write | Ioctl, Origin: FromUser})
 		return nil
 	}
 	if create && errors.Is(err, syscall.ENOENT) {
@@ -277,7 +277,7 @@ func (r *resolver) userWrite(field, path string, create bool) error {
 			}
 		}
 	}
-	r.grant(Grant{Path: filepath.Clean(path), Access: Read | Write | Ioctl, Origin: FromUser})
+	r.grant(Grant{Path: path, Access: Read | Write | Ioctl, Origin: FromUser})
 	return nil
 }
 
@@ -309,7 +309,9 @@ func kernelTree(real string) string {
 
 // mkdirAll makes a folder and its parents, as os.MkdirAll does.
 func mkdirAll(path string, perm uint32) error {
-	path = filepath.Clean(path)
+	for len(path) > 1 && path[len(path)-1] == '/' {
+		path = path[:len(path)-1]
+	}
 	err := syscall.Mkdir(path, perm)
 	if errors.Is(err, syscall.ENOENT) && path != "/" {
 		if err := mkdirAll(parentDir(path), perm); err != nil {
