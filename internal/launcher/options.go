@@ -274,16 +274,22 @@ func (f *flags) apply(o *options) error {
 	return nil
 }
 
-// addPaths adds the paths of the command line, made absolute, and presets.
+// addPaths adds the paths of the command line, made absolute. A preset stays
+// as it is; a path that is called like one can be written with a slash.
 func (f *flags) addPaths(p *policy.Policy) error {
 	for _, l := range []struct {
 		to      *[]policy.Path
 		values  []string
-		presets bool
-	}{{&p.Write, f.rw, false}, {&p.WriteCreate, f.rwCreate, false}, {&p.Read, f.read, true}, {&p.Unix, f.unix, true}} {
+		presets []policy.Path
+	}{
+		{&p.Write, f.rw, nil},
+		{&p.WriteCreate, f.rwCreate, nil},
+		{&p.Read, f.read, []policy.Path{policy.ReadSystem}},
+		{&p.Unix, f.unix, []policy.Path{policy.UnixSSHAgent, policy.UnixGPGAgent}},
+	} {
 		for _, v := range l.values {
 			path := policy.Path(v)
-			if !l.presets || strings.Contains(v, "/") || v == "." || v == ".." {
+			if !slices.Contains(l.presets, path) {
 				var err error
 				if path, err = absolute(v); err != nil {
 					return &launch.SetupError{Stage: launch.StageUsage, Err: err}
