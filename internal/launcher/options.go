@@ -44,8 +44,7 @@ func parse(args []string) (*options, error) {
 		if set.err != nil {
 			return o, set.err
 		}
-		// The option that Parse stopped at is the one before those left.
-		return o, parseError(set.FlagSet, args[len(args)-set.NArg()-1])
+		return o, parseError(set.FlagSet, stoppedAt(set.FlagSet, args))
 	}
 	if o.help || o.version {
 		return o, nil
@@ -336,6 +335,18 @@ var planned = []string{
 	"supervise", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
 	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
 	"limits", "cgroup", "cgroup-parent",
+}
+
+// stoppedAt returns the argument that Parse didn't like: the one before those
+// that are left, or the first of these if it doesn't even look like an option.
+func stoppedAt(set *flag.FlagSet, args []string) string {
+	if set.NArg() > 0 {
+		arg := set.Arg(0)
+		if name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"); name != "" && name != arg && strings.ContainsAny(name[:1], "-=") {
+			return arg
+		}
+	}
+	return args[len(args)-set.NArg()-1]
 }
 
 // parseError says what is wrong with an option, as it was given.
