@@ -28,7 +28,7 @@ var table = map[string]rule{
 	"bwrap":          {ours: []string{"policy"}},
 	"cgroup":         {ours: []string{"policy"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
 	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
-	"seccomp":        {ours: []string{"policy"}, libs: []string{"github.com/elastic/go-seccomp-bpf", "golang.org/x/net/bpf"}},
+	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
 	"launch":         {ours: append([]string{"policy", "spawn"}, compilers...)},
 	"capture":        {},
 	"runner":         {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}},
