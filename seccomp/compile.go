@@ -59,11 +59,10 @@ func (f Filter) compile(m machine) ([]unix.SockFilter, error) {
 	a := assembler{code: make([]unix.SockFilter, 0, 128)}
 	a.load(offsetArch)
 	for i := range m {
-		a.jump(bpf.JumpEqual, m[i].arch, 1, 0)
-		over := len(a.code) // a door may be longer than a conditional jump is
-		a.add(bpf.Jump{}.Assemble())
+		start := len(a.code)
+		a.jump(bpf.JumpEqual, m[i].arch, 0, 0)
 		a.door(&m[i], rules)
-		a.code[over].K = uint32(len(a.code) - over - 1)
+		a.code[start].Jf = a.distance(start)
 	}
 	a.refuse(syscall.ENOSYS)
 	return a.code, a.err

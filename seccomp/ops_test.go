@@ -76,6 +76,19 @@ var operations = map[string]func(args []string) error{
 		_, _, e := unix.RawSyscall6(n[0], n[1], n[2], n[3], n[4], n[5], n[6])
 		return errnoErr(e)
 	},
+	// repeat N NUMBER ARGUMENT… makes a system call N times, to measure it.
+	"repeat": func(a []string) error {
+		var n [4]uintptr
+		for i, s := range a[1:] {
+			n[i] = uintptr(number(s))
+		}
+		for range number(a[0]) {
+			if _, _, e := unix.RawSyscall(n[0], n[1], n[2], n[3]); e != 0 {
+				return e
+			}
+		}
+		return nil
+	},
 	"socket": func(a []string) error {
 		return withSocket(int(number(a[0])), int(number(a[1])), int(number(a[2])), func(int) error { return nil })
 	},

@@ -1,0 +1,330 @@
+package seccomp
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// data is what a program sees of a call, struct seccomp_data.
+type data struct {
+	nr, arch uint32
+	args     [6]uint64
+}
+
+// vm returns the program of f for m, to be run here.
+func vm(t testing.TB, f Filter, m machine) *bpf.VM {
+	t.Helper()
+	code, err := f.compile(m)
+	if err != nil {
+		t.Fatalf("(%v).compile() = %v", f, err)
+	}
+	raw := make([]bpf.RawInstruction, len(code))
+	for i, c := range code {
+		raw[i] = bpf.RawInstruction{Op: c.Code, Jt: c.Jt, Jf: c.Jf, K: c.K}
+	}
+	insts, known := bpf.Disassemble(raw)
+	if !known {
+		t.Fatalf("(%v).compile() has an instruction that can't be read", f)
+	}
+	v, err := bpf.NewVM(insts)
+	if err != nil {
+		t.Fatalf("(%v).compile() is no program: %v", f, err)
+	}
+	return v
+}
+
+// decide runs a program on d: 0 if the call passes, else its errno.
+func decide(t testing.TB, v *bpf.VM, d data) syscall.Errno {
+	t.Helper()
+	// The kernel's words are in its own order, those of this machine for packets
+	// in the network's.
+	var b []byte
+	for _, w := range []uint32{d.nr, d.arch, 0, 0} {
+		b = binary.BigEndian.AppendUint32(b, w)
+	}
+	for _, a := range d.args {
+		b = binary.BigEndian.AppendUint32(b, uint32(a))
+		b = binary.BigEndian.AppendUint32(b, uint32(a>>32))
+	}
+	got, err := v.Run(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	switch action := uint32(got) & unix.SECCOMP_RET_ACTION_FULL; action {
+	case unix.SECCOMP_RET_ALLOW:
+		return 0
+	case unix.SECCOMP_RET_ERRNO:
+		return syscall.Errno(uint32(got) & unix.SECCOMP_RET_DATA)
+	default:
+		t.Fatalf("%+v ends in action %#x", d, action)
+		return 0
+	}
+}
+
+// want is what the documentation says about a call, in other words than the
+// rules.
+func want(f Filter, m machine, d data) syscall.Errno {
+	i := slices.IndexFunc(m, func(door door) bool { return door.arch == d.arch })
+	if i < 0 || d.arch == unix.AUDIT_ARCH_X86_64 && d.nr >= 0x40000000 {
+		return syscall.ENOSYS
+	}
+	c := numCalls
+	for x, nr := range m[i].nr {
+		if nr == d.nr && nr != none {
+			c = call(x)
+		}
+	}
+	arg := func(i int) uint32 { return uint32(d.args[i]) }
+	sockets := f.NoNetwork || f.PlainTCP || f.NoListen
+	truncates := func(flags uint32) bool { return flags&0x200 != 0 && flags&3 != 1 && flags&3 != 2 }
+	fastOpen := func(flags uint32) bool { return flags>>29&1 == 1 }
+	switch c {
+	case callIoctl:
+		switch {
+		case f.NoTerminalInjection && arg(1) == 0x5412:
+			return syscall.EIO
+		case f.NoTerminalInjection && arg(1) == 0x541c:
+			return syscall.EPERM
+		}
+	case callSocket:
+		inet := arg(0) == 2 || arg(0) == 10
+		switch {
+		case f.NoNetwork && arg(0) != 1:
+			return syscall.EAFNOSUPPORT
+		case f.PlainTCP && arg(0) == 43:
+			return syscall.EAFNOSUPPORT
+		case f.PlainTCP && inet && (arg(2) == 262 || arg(2) == 256):
+			return syscall.EPROTONOSUPPORT
+		}
+	case callSocketpair:
+		if f.NoNetwork && arg(0) != 1 {
+			return syscall.EAFNOSUPPORT
+		}
+	case callSocketcall:
+		if sockets {
+			return syscall.ENOSYS
+		}
+	case callListen:
+		if f.NoListen {
+			return syscall.EACCES
+		}
+	case callSetsockopt:
+		if f.PlainTCP && arg(1) == 6 && arg(2) == 31 {
+			return syscall.ENOENT
+		}
+	case callSend, callSendto, callSendmmsg:
+		if f.PlainTCP && fastOpen(arg(3)) {
+			return syscall.EOPNOTSUPP
+		}
+	case callSendmsg:
+		if f.PlainTCP && fastOpen(arg(2)) {
+			return syscall.EOPNOTSUPP
+		}
+	case callTruncate, callTruncate64:
+		if f.NoTruncate {
+			return syscall.EACCES
+		}
+	case callOpen:
+		if f.NoTruncate && truncates(arg(1)) {
+			return syscall.EACCES
+		}
+	case callOpenat, callOpenByHandleAt:
+		if f.NoTruncate && truncates(arg(2)) {
+			return syscall.EACCES
+		}
+	case callOpenat2:
+		if f.NoTruncate {
+			return syscall.ENOSYS
+		}
+	case callIOUringSetup, callIOUringEnter, callIOUringRegister:
+		if sockets || f.NoTruncate {
+			return syscall.ENOSYS
+		}
+	}
+	return 0
+}
+
+// filterOf returns one of the 32 filters.
+func filterOf(bits uint8) Filter {
+	return Filter{
+		NoNetwork:           bits&1 != 0,
+		NoTerminalInjection: bits&2 != 0,
+		NoTruncate:          bits&4 != 0,
+		PlainTCP:            bits&8 != 0,
+		NoListen:            bits&16 != 0,
+	}
+}
+
+var machines = map[string]machine{"amd64": amd64, "arm64": arm64}
+
+// TestEveryCall runs each of the filters on each call number of each machine,
+// with arguments that are, or are near, what the rules are about.
+func TestEveryCall(t *testing.T) {
+	words := []uint32{
+		0, 1, 2, 3, 6, 10, 16, 31, 43, 256, 262, 0x200, 0x201, 0x202, 0x203, 0x80200,
+		unix.TIOCSTI, unix.TIOCLINUX, unix.TCGETS, unix.MSG_FASTOPEN, unix.MSG_NOSIGNAL, unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL, whole,
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	word := func() uint64 { return uint64(words[r.IntN(len(words))]) }
+	for name, m := range machines {
+		for bits := uint8(1); bits < 32; bits++ {
+			f := filterOf(bits)
+			v := vm(t, f, m)
+			for _, door := range m {
+				for nr := range uint32(500) {
+					n := 3
+					if slices.Contains(door.nr[:], nr) {
+						n = 200
+					}
+					for range n {
+						d := data{nr: nr, arch: door.arch}
+						for i := range d.args {
+							if d.args[i] = word(); r.IntN(2) == 0 {
+								d.args[i] |= word() << 32
+							}
+						}
+						if got, want := decide(t, v, d), want(f, m, d); got != want {
+							t.Fatalf("%s: %v of %+v = %v; want %v", name, f, d, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestOtherDoors: calls of x32 and of architectures that the machine hasn't.
+func TestOtherDoors(t *testing.T) {
+	for name, m := range machines {
+		for bits := uint8(1); bits < 32; bits++ {
+			v := vm(t, filterOf(bits), m)
+			var ds []data
+			for _, arch := range []uint32{0, unix.AUDIT_ARCH_S390X, unix.AUDIT_ARCH_ARMEB, unix.AUDIT_ARCH_RISCV64, whole} {
+				ds = append(ds, data{nr: 39, arch: arch})
+			}
+			if name == "amd64" {
+				for _, nr := range []uint32{x32Bit, x32Bit + 39, x32Bit + 41, x32Bit + 514, 1 << 31, whole} {
+					ds = append(ds, data{nr: nr, arch: unix.AUDIT_ARCH_X86_64})
+				}
+				ds = append(ds, data{nr: 39, arch: unix.AUDIT_ARCH_AARCH64})
+			} else {
+				ds = append(ds, data{nr: 39, arch: unix.AUDIT_ARCH_X86_64}, data{nr: 39, arch: unix.AUDIT_ARCH_I386})
+			}
+			for _, d := range ds {
+				if got := decide(t, v, d); got != syscall.ENOSYS {
+					t.Errorf("%s: %v of %+v = %v; want %v", name, filterOf(bits), d, got, syscall.ENOSYS)
+				}
+			}
+		}
+	}
+}
+
+func FuzzCompile(f *testing.F) {
+	f.Add(uint8(1), true, uint32(unix.AUDIT_ARCH_X86_64), uint32(41), uint64(2), uint64(1), uint64(0), uint64(0))
+	f.Add(uint8(2), true, uint32(unix.AUDIT_ARCH_I386), uint32(54), uint64(0), uint64(0x5412), uint64(0), uint64(0))
+	f.Add(uint8(8), false, uint32(unix.AUDIT_ARCH_ARM), uint32(290), uint64(0), uint64(0), uint64(0), uint64(1<<29))
+	f.Add(uint8(31), false, uint32(unix.AUDIT_ARCH_AARCH64), uint32(56), uint64(0), uint64(0), uint64(0x203), uint64(0))
+	f.Fuzz(func(t *testing.T, bits uint8, onAMD64 bool, arch, nr uint32, a0, a1, a2, a3 uint64) {
+		filter, m := filterOf(bits), arm64
+		if onAMD64 {
+			m = amd64
+		}
+		if filter == (Filter{}) {
+			return
+		}
+		d := data{nr, arch, [6]uint64{a0, a1, a2, a3}}
+		if got, want := decide(t, vm(t, filter, m), d), want(filter, m, d); got != want {
+			t.Errorf("%v of %+v = %v; want %v", filter, d, got, want)
+		}
+	})
+}
+
+// TestCompile holds one program against what it should be, word for word.
+func TestCompile(t *testing.T) {
+	code, err := Filter{NoTerminalInjection: true}.compile(amd64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range code {
+		got = append(got, fmt.Sprint(bpf.RawInstruction{Op: c.Code, Jt: c.Jt, Jf: c.Jf, K: c.K}.Disassemble()))
+	}
+	want := strings.Split(`ld [4]
+jneq #3221225534,12
+ld [0]
+jlt #1073741824,1
+ret #327718
+jneq #16,7
+ld [24]
+jneq #21522,1
+ret #327685
+ld [24]
+jneq #21532,1
+ret #327681
+ret #2147418112
+ret #2147418112
+jneq #1073741827,10
+ld [0]
+jneq #54,7
+ld [24]
+jneq #21522,1
+ret #327685
+ld [24]
+jneq #21532,1
+ret #327681
+ret #2147418112
+ret #2147418112
+ret #327718`, "\n")
+	if !slices.Equal(got, want) {
+		t.Errorf("compile() =\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCompileForThisMachine(t *testing.T) {
+	if p, err := (Filter{}).Compile(); p != nil || err != nil {
+		t.Errorf("Filter{}.Compile() = %v, %v; want nothing", p, err)
+	}
+	m, known := machineFor(runtime.GOARCH)
+	got, err := Filter{NoNetwork: true}.Compile()
+	var unknown *ArchError
+	if !known {
+		if !errors.As(err, &unknown) || unknown.Arch != runtime.GOARCH {
+			t.Errorf("Compile() = %v; want an *ArchError for %s", err, runtime.GOARCH)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Filter{NoNetwork: true}.compile(m)
+	if err != nil || !reflect.DeepEqual(got, [][]unix.SockFilter{want}) {
+		t.Errorf("Compile() = %v; want %v, %v", got, want, err)
+	}
+	if _, ok := machineFor("mips"); ok {
+		t.Error("mips is known; want only what the tables have")
+	}
+}
+
+// TestLongJump: a program that can't be is an error, and not another program.
+func TestLongJump(t *testing.T) {
+	rules := make([]rule, 200)
+	for i := range rules {
+		rules[i] = rule{callIoctl, syscall.EPERM, []condition{{arg: 1, mask: whole, val: uint32(i)}}}
+	}
+	var a assembler
+	a.door(&amd64[0], [][]rule{rules})
+	if a.err == nil {
+		t.Error("a jump over 600 instructions is no error")
+	}
+}

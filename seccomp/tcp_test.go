@@ -1,0 +1,166 @@
+package seccomp
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
+
+// listener listens on a port of the loopback, in the test's process, and
+// returns the port.
+func listener(t *testing.T) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.Copy(io.Discard, c) // until the other side is gone
+			c.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+func needPorts(t *testing.T) {
+	t.Helper()
+	if s := landlock.Probe(); s.ABI < 4 {
+		testenv.Skip(t, "needs Landlock ABI 4 for TCP ports, this kernel has %d %s", s.ABI, s.Reason())
+	}
+}
+
+// TestPlainTCP holds the filter together with Landlock's rights: what Landlock
+// doesn't see fails, and what it lets pass goes on.
+func TestPlainTCP(t *testing.T) {
+	needPorts(t)
+	open, shut := listener(t), listener(t)
+	s := setup{
+		Filter: ForNetwork(policy.Network{ConnectTCP: []uint16{1}}),
+		Ports:  policy.Network{ConnectTCP: []uint16{uint16(number(open))}, BindTCP: []uint16{}},
+	}
+	denied := []syscall.Errno{syscall.EACCES}
+	const fast = unix.MSG_FASTOPEN
+	high := func(n int) string { return fmt.Sprintf("0x%x", 1<<32|n) }
+	expect(t, s, []expectation{
+		{do("connect", unix.AF_INET, 0, open), ok, 0},
+		{do("connect", unix.AF_INET, 0, shut), denied, syscall.EACCES},
+		{do("connect", unix.AF_INET, unix.IPPROTO_TCP, open), ok, 0},
+
+		{do("connect", unix.AF_INET, unix.IPPROTO_MPTCP, shut), nil, syscall.EPROTONOSUPPORT},
+		{do("socket", unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_MPTCP), nil, syscall.EPROTONOSUPPORT},
+		{do("socket", unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_MPTCP), nil, syscall.EPROTONOSUPPORT},
+		{do("raw", unix.SYS_SOCKET, high(unix.AF_INET6), unix.SOCK_STREAM, high(unix.IPPROTO_MPTCP)), nil, syscall.EPROTONOSUPPORT},
+		{do("socket", unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SMC), nil, syscall.EPROTONOSUPPORT},
+		{do("socket", unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_SMC), nil, syscall.EPROTONOSUPPORT},
+		{do("socket", unix.AF_SMC, unix.SOCK_STREAM, 0), nil, syscall.EAFNOSUPPORT},
+		{do("socket", unix.AF_SMC, unix.SOCK_STREAM, 1), nil, syscall.EAFNOSUPPORT},
+		{do("raw", unix.SYS_SOCKET, high(unix.AF_SMC), unix.SOCK_STREAM, 0), nil, syscall.EAFNOSUPPORT},
+		{do("ulp", "smc"), nil, syscall.ENOENT},
+		{do("ulp", "tls"), nil, syscall.ENOENT},
+		{do("io-uring"), ok, syscall.ENOSYS},
+
+		{do("send", "sendto", fast, 0, shut), nil, syscall.EOPNOTSUPP},
+		{do("send", "sendmsg", fast, 0, shut), nil, syscall.EOPNOTSUPP},
+		{do("send", "sendmmsg", fast, 0, shut), nil, syscall.EOPNOTSUPP},
+		{do("send", "sendto", high(fast|unix.MSG_NOSIGNAL), 0, shut), nil, syscall.EOPNOTSUPP},
+		{do("send", "sendmsg", high(fast|unix.MSG_NOSIGNAL), 0, shut), nil, syscall.EOPNOTSUPP},
+		{do("send", "sendmmsg", high(fast|unix.MSG_NOSIGNAL), 0, shut), nil, syscall.EOPNOTSUPP},
+		// Flags in the message count for nothing, so nobody needs to see them.
+		{do("send", "sendmsg", unix.MSG_NOSIGNAL, fast, shut), []syscall.Errno{syscall.EPIPE}, syscall.EPIPE},
+		{do("send", "sendmmsg", unix.MSG_NOSIGNAL, fast, shut), []syscall.Errno{syscall.EPIPE}, syscall.EPIPE},
+		{do("send", "sendto", unix.MSG_NOSIGNAL, 0, open), []syscall.Errno{syscall.EPIPE}, syscall.EPIPE},
+		// Landlock sees the connect(2) that a deferred one begins with.
+		{do("connect-deferred", open), ok, 0},
+		{do("connect-deferred", shut), denied, syscall.EACCES},
+
+		{do("nodelay"), ok, 0},
+		{do("socket", unix.AF_INET, unix.SOCK_DGRAM, 0), ok, 0},
+		{do("socket", unix.AF_INET6, unix.SOCK_STREAM, unix.IPPROTO_TCP), ok, 0},
+		{do("socket", unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE), ok, 0},
+		{do("unix-echo", "/tmp"), nil, 0},
+		{do("listen-bound"), denied, syscall.EACCES},
+		// The gap that stays.
+		{do("listen-unbound"), ok, 0},
+	})
+}
+
+func TestNoListen(t *testing.T) {
+	needPorts(t)
+	s := setup{Filter: Filter{NoListen: true}, Ports: policy.Network{BindTCP: []uint16{}}}
+	expect(t, s, []expectation{
+		{do("listen-unbound"), ok, syscall.EACCES},
+		{do("unix-echo", "/tmp"), ok, syscall.EACCES},
+		{do("io-uring"), ok, syscall.ENOSYS},
+		{do("socketpair", unix.AF_UNIX, unix.SOCK_STREAM, 0), ok, 0},
+	})
+}
+
+// TestGaps holds the names of gaps against those of package landlock, and that
+// each of them was one.
+func TestGaps(t *testing.T) {
+	gaps := []landlock.Gap{landlock.GapMPTCP, landlock.GapSMC, landlock.GapFastOpen, landlock.GapListen}
+	for _, tt := range []struct {
+		f    Filter
+		want []bool
+	}{
+		{Filter{}, []bool{false, false, false, false}},
+		{Filter{NoTerminalInjection: true, NoTruncate: true}, []bool{false, false, false, false}},
+		{Filter{PlainTCP: true}, []bool{true, true, true, false}},
+		{Filter{NoListen: true}, []bool{false, false, false, true}},
+		{Filter{PlainTCP: true, NoListen: true}, []bool{true, true, true, true}},
+		{Filter{NoNetwork: true}, []bool{true, true, true, true}},
+	} {
+		for i, g := range gaps {
+			if got := tt.f.Covers(string(g)); got != tt.want[i] {
+				t.Errorf("(%v).Covers(%q) = %v; want %v", tt.f, g, got, tt.want[i])
+			}
+		}
+		if tt.f.Covers("another") {
+			t.Errorf("(%v).Covers(%q) = true; want false", tt.f, "another")
+		}
+	}
+}
+
+// TestGapsAreReal tries the ways past Landlock that PlainTCP shuts, without a
+// filter: were one of them shut by the kernel, its rule could go.
+func TestGapsAreReal(t *testing.T) {
+	needPorts(t)
+	shut := listener(t)
+	ports := policy.Network{ConnectTCP: []uint16{}, BindTCP: []uint16{}}
+	gaps := landlock.Gaps(landlock.Probe(), ports)
+	for gap, o := range map[landlock.Gap]op{
+		landlock.GapMPTCP:    do("connect", unix.AF_INET, unix.IPPROTO_MPTCP, shut),
+		landlock.GapFastOpen: do("send", "sendto", unix.MSG_FASTOPEN, 0, shut),
+		landlock.GapListen:   do("listen-unbound"),
+	} {
+		got := runOps(t, testenv.Ordinary(), setup{Ports: ports}, []op{o})[0]
+		listed := false
+		for _, g := range gaps {
+			listed = listed || g == gap
+		}
+		if !listed && got == 0 {
+			t.Errorf("%v past Landlock succeeded, and gap %q is not listed", o, gap)
+		}
+		if listed && got != 0 {
+			t.Logf("%v past Landlock: %v; gap %q is listed", o, got, gap)
+		}
+	}
+}
