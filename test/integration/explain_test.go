@@ -29,7 +29,7 @@ func TestExplain(t *testing.T) {
 		s.must("rm", "-r", repo.Dir+"/.git/logs")
 		before := snapshot(t, s.base)
 
-		args := []string{"--rw", s.outside, "--explain"}
+		args := []string{"--backend", "landlock", "--rw", s.outside, "--explain"}
 		create := s.base + "/made/by/run"
 		r := testenv.Run(t, s.launch(append(args, work.Dir, "--", "touch", "ran")...))
 		if r.Code != 0 || r.Stderr != "" {
@@ -62,13 +62,13 @@ func TestExplain(t *testing.T) {
 				t.Errorf("--explain --json has no write rule for %s", want)
 			}
 		}
-		if r := testenv.Run(t, s.launch("--rw-create", create, "--explain", work.Dir)); r.Code != 0 || !strings.Contains(r.Stdout, create) {
+		if r := testenv.Run(t, s.launch("--backend", "landlock", "--rw-create", create, "--explain", work.Dir)); r.Code != 0 || !strings.Contains(r.Stdout, create) {
 			t.Errorf("--rw-create %s --explain: %v; want it to be named", create, r)
 		}
 		before.same(t, snapshot(t, s.base))
 
 		// The run itself has the same rules, and makes what is missing.
-		cmd := s.launch("--rw", s.outside, "--status-fd", "3", work.Dir, "true")
+		cmd := s.launch("--backend", "landlock", "--rw", s.outside, "--status-fd", "3", work.Dir, "true")
 		record := s.status(cmd)
 		if r := testenv.Run(t, cmd); r.Code != 0 {
 			t.Fatal(r)
