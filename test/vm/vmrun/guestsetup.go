@@ -11,7 +11,7 @@ import (
 
 // publicDir makes a folder, and those above, that every user of the guest enters.
 func publicDir(dir string) error {
-	return os.MkdirAll(dir, 0o755) //nolint:gosec // so it is meant
+	return os.MkdirAll(dir, 0o755)
 }
 
 // publicFile writes a file that every user of the guest reads.
@@ -84,7 +84,7 @@ func loopbackUp() error {
 	if err != nil {
 		return os.NewSyscallError("socket", err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // nothing was written
+	defer unix.Close(fd)
 	lo, err := unix.NewIfreq("lo")
 	if err != nil {
 		return err

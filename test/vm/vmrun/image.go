@@ -64,7 +64,7 @@ func (c cache) buildImage(suite string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // what stays is in the way of nothing
+	defer os.RemoveAll(tmp)
 	if _, err := output(ctx, "", "mmdebstrap", "--quiet", "--variant=minbase", "--mode="+mode, "--format=tar",
 		"--include="+strings.Join(imagePackages, ","), `--aptopt=Apt::Install-Recommends "false"`,
 		"--dpkgopt=path-exclude=/usr/share/man/*", "--dpkgopt=path-exclude=/usr/share/locale/*",

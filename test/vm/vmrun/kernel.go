@@ -80,7 +80,7 @@ func (c cache) fetch(k kernel) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp) //nolint:errcheck // what stays is in the way of nothing
+	defer os.RemoveAll(tmp)
 	var errs []error
 	for _, name := range names[:min(len(names), candidates)] {
 		tree := filepath.Join(tmp, name)

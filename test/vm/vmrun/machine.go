@@ -34,7 +34,7 @@ func startMachine(args []string, tmp string) (*machine, error) {
 	theirs := os.NewFile(uintptr(pair[1]), "port")
 	defer theirs.Close()
 	m := &machine{frames: make(chan frame, 64), done: make(chan struct{}), port: os.NewFile(uintptr(pair[0]), "port")}
-	m.cmd = exec.Command(qemu, args...) //nolint:noctx // ended by stop
+	m.cmd = exec.Command(qemu, args...)
 	m.cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
 	m.cmd.ExtraFiles = []*os.File{theirs} // descriptor 3
 	m.cmd.Stdout, m.cmd.Stderr = &m.stderr, &m.stderr

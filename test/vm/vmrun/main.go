@@ -39,6 +39,6 @@ func main() {
 	case filepath.Base(os.Args[0]) == agentName:
 		say("agent: %v", agentMain())
 	default:
-		os.Exit(hostMain(os.Args[1:])) //nolint:forbidigo // main of a program for tests
+		os.Exit(hostMain(os.Args[1:]))
 	}
 }

@@ -31,7 +31,7 @@ func runCommand(args []string) (int, error) {
 	if r.tmp, err = os.MkdirTemp("", "vmrun-"); err != nil {
 		return 0, err
 	}
-	defer os.RemoveAll(r.tmp) //nolint:errcheck // nobody needs it any more
+	defer os.RemoveAll(r.tmp)
 	f, err := r.write(kernel)
 	if err != nil {
 		return 0, err

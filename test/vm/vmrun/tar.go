@@ -92,7 +92,7 @@ func untar(r io.Reader, dir string) error {
 			if err != nil {
 				return err
 			}
-			_, err = io.Copy(f, tr) //nolint:gosec // it is as large as what our guest sent
+			_, err = io.Copy(f, tr)
 			if err := errors.Join(err, f.Close()); err != nil {
 				return err
 			}
