@@ -20,10 +20,11 @@ var (
 )
 
 // openFile opens path, close-on-exec, and retries when a signal interrupts
-// it: slow file systems let that happen.
+// it: slow file systems let that happen. A file that it makes is its owner's
+// alone.
 func openFile(path string, flags int) (int, error) {
 	for {
-		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0)
+		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0o600)
 		if err != syscall.EINTR { //nolint:errorlint // a raw errno
 			return fd, err
 		}

@@ -5,10 +5,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
+
+// touches counts what touch did, so that each time is a new one.
+var touches atomic.Int64
 
 // testDir returns a new folder by its real path, readable by its owner only.
 func testDir(t testing.TB) string {

@@ -61,9 +61,15 @@ func (c *cache) seed(tool, now string, work func(s *seeding) error) {
 			return err
 		}
 		defer root.Close()
-		if err := work(&seeding{root: root, entries: seedEntries, bytes: seedBytes}); err != nil && !errors.Is(err, errSeedBound) {
+		s := &seeding{root: root, entries: seedEntries, bytes: seedBytes}
+		err = work(s)
+		if err != nil && !errors.Is(err, errSeedBound) {
 			return err
-		} else if err != nil {
+		}
+		if err == nil {
+			err = s.left
+		}
+		if err != nil {
 			c.note("cache-partial", "not all of the user's "+tool+" cache is at hand: "+err.Error(), "")
 		}
 		return setMark(mark, now)
@@ -91,20 +97,27 @@ func setMark(mark, now string) error {
 }
 
 // locked runs work while no other start seeds the same folder. The lock lies
-// outside the folder, so that no command can hold it.
+// outside the folder, so that no command can hold it for ever; where the user
+// has put the cache into a place that is granted, one could, and then this
+// start doesn't wait.
 func (c *cache) locked(work func() error) error {
-	fd, err := syscall.Open(c.dir+".lock", syscall.O_RDWR|syscall.O_CREAT|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
+	path := c.dir + ".lock"
+	fd, err := openFile(path, syscall.O_RDWR|syscall.O_CREAT|syscall.O_NOFOLLOW)
 	if err != nil {
-		return cacheError{display(c.dir + ".lock"), err}
+		return cacheError{display(path), err}
 	}
 	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	how := syscall.LOCK_EX
+	if c.writable(path) {
+		how |= syscall.LOCK_NB
+	}
 	for {
-		if err = syscall.Flock(fd, syscall.LOCK_EX); err != syscall.EINTR { //nolint:errorlint // a raw errno
+		if err = syscall.Flock(fd, how); err != syscall.EINTR { //nolint:errorlint // a raw errno
 			break
 		}
 	}
 	if err != nil {
-		return cacheError{display(c.dir + ".lock"), err}
+		return cacheError{display(path), err}
 	}
 	return work()
 }
@@ -117,6 +130,21 @@ type seeding struct {
 	root    *os.Root
 	entries int
 	bytes   int64
+	// left is why the first entry was left out that could not be had.
+	left error
+}
+
+// leave goes on without an entry, unless no other could be had either.
+func (s *seeding) leave(err error) error {
+	for _, full := range [...]error{errSeedBound, syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
+		if errors.Is(err, full) {
+			return err
+		}
+	}
+	if s.left == nil {
+		s.left = err
+	}
+	return nil
 }
 
 // action is what to do with a file of the user's.
@@ -160,7 +188,7 @@ func (s *seeding) walk(src, dst, rel string, choose func(rel string, e fs.DirEnt
 		return nil
 	}
 	if err != nil {
-		return err
+		return s.leave(err)
 	}
 	made := false
 	for _, e := range entries {
@@ -174,7 +202,7 @@ func (s *seeding) walk(src, dst, rel string, choose func(rel string, e fs.DirEnt
 		}
 		if !made && do != enter {
 			if err := s.root.MkdirAll(dst, 0o777); err != nil {
-				return err
+				return s.leave(err)
 			}
 			made = true
 		}
@@ -189,7 +217,10 @@ func (s *seeding) walk(src, dst, rel string, choose func(rel string, e fs.DirEnt
 		case merged:
 			err = s.merge(from, to)
 		}
-		if err != nil {
+		if err == nil {
+			continue
+		}
+		if err := s.leave(err); err != nil {
 			return err
 		}
 	}
