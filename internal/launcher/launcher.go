@@ -43,11 +43,19 @@ func Main(args []string, version string) int {
 	if o.explain {
 		return explain(o)
 	}
-	code, err := run(o, rec)
+	code, err := start(o, rec, args)
 	if err != nil {
 		return fail(rec, err)
 	}
 	return code
+}
+
+// start runs the command in this process, or below a guard.
+func start(o *options, rec *launch.Record, args []string) (int, error) {
+	if o.supervise && o.guardFD < 0 {
+		return supervise(o, args)
+	}
+	return run(o, rec)
 }
 
 // run becomes the command. It returns when that failed, or when the command
@@ -67,8 +75,15 @@ func run(o *options, rec *launch.Record) (int, error) {
 		// A group leader can't make a session; its child can.
 		NewSession: o.newSession,
 	}
+	if o.guardFD >= 0 {
+		g, err := newGuard(o.guardFD)
+		if err != nil {
+			return 0, err
+		}
+		return startAndWait(s, c, rec, g.endRest)
+	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
-		return startAndWait(s, c, rec)
+		return startAndWait(s, c, rec, nil)
 	}
 	return 0, s.Exec(c)
 }
@@ -137,7 +152,7 @@ func (o *options) inherited() ([]int, error) {
 	}
 	fds := slices.Clone(o.keepFDs)
 	for _, fd := range openDescriptors() {
-		if fd == o.statusFD || slices.Contains(fds, fd) {
+		if fd == o.statusFD || fd == o.guardFD || slices.Contains(fds, fd) {
 			continue
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

@@ -24,6 +24,8 @@ type options struct {
 	statusFD   int // -1 without
 	keepFDs    []int
 	newSession bool
+	supervise  bool
+	guardFD    int // -1 unless this process is the guard
 
 	help, version, explain, json bool
 }
@@ -37,7 +39,7 @@ func usageError(why, hint string) error {
 // error it returns what it read until then, so that the error can be reported
 // as the user asked.
 func parse(args []string) (*options, error) {
-	o := &options{statusFD: -1}
+	o := &options{statusFD: -1, guardFD: -1}
 	var f flags
 	set := f.define(o)
 	if err := set.Parse(args); err != nil {
@@ -195,6 +197,8 @@ func (f *flags) define(o *options) *flagSet {
 	s.descriptor("keep-fd", func(fd int) { o.keepFDs = append(o.keepFDs, fd) })
 	s.value(&f.caps, "caps")
 	s.bool(&o.newSession, "new-session")
+	s.bool(&o.supervise, "supervise")
+	s.descriptor(guardOption, func(fd int) { o.guardFD = fd })
 
 	s.list(&f.require, "require")
 	s.bool(&f.bestEffort, "best-effort")
@@ -208,6 +212,10 @@ func (f *flags) define(o *options) *flagSet {
 	s.bool(&o.help, "h")
 	return s
 }
+
+// guardOption is how the launcher starts itself as the guard. It isn't for
+// users.
+const guardOption = "guard-fd"
 
 // apply adds the flags to the policy file, if there is one, or to the default
 // policy.
@@ -332,7 +340,7 @@ func splitList(s string) []string {
 // misspelling.
 var planned = []string{
 	"protect", "hide", "private-tmp", "strict-metadata", "restore", "verify",
-	"supervise", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
+	"doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
 	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
 	"limits", "cgroup", "cgroup-parent",
 }

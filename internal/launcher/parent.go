@@ -1,47 +1,201 @@
 package launcher
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/launch"
+	"golang.org/x/sys/unix"
 )
 
-// forwarded are the signals that the parent hands on to the command.
-var forwarded = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH, syscall.SIGCONT}
+// parent stays with a child that does the work: it hands signals on, stops and
+// continues with it, and says how it ended.
+//
+// The child is in the parent's process group unless it has a session of its
+// own, so that a pipeline in a shell stays one job: what a terminal sends, it
+// sends to both.
+type parent struct {
+	pid int
+	// alone says that the child is in a process group of its own.
+	alone   bool
+	signals chan os.Signal
+}
+
+// forwarded are the signals that are handed on.
+var forwarded = []os.Signal{
+	syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGWINCH,
+	syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGUSR2,
+}
+
+// newParent begins to collect signals: before the child starts, lest one that
+// is meant for it kills the parent instead. A signal that is ignored, as
+// nohup's, stays so.
+func newParent(alone bool) *parent {
+	p := &parent{alone: alone, signals: make(chan os.Signal, 32)}
+	for _, s := range forwarded {
+		if !signal.Ignored(s) {
+			signal.Notify(p.signals, s)
+		}
+	}
+	return p
+}
+
+// close gives the signals back.
+func (p *parent) close() { signal.Stop(p.signals) }
+
+// wait returns when the child has ended, and reaps it.
+func (p *parent) wait(pid int) (syscall.WaitStatus, syscall.Rusage, error) {
+	p.pid = pid
+	events := make(chan event)
+	done := make(chan struct{})
+	defer close(done)
+	go watch(pid, events, done)
+	for {
+		select {
+		case s := <-p.signals:
+			if sig, ok := s.(syscall.Signal); ok {
+				p.forward(sig)
+			}
+		case e := <-events:
+			if e == childStopped {
+				p.stop()
+				continue
+			}
+			return reap(pid)
+		}
+	}
+}
+
+// forward hands a signal on. What the terminal generates has reached the child
+// already, and a second Ctrl-C would mean something else to it.
+func (p *parent) forward(s syscall.Signal) {
+	if !p.alone && p.fromTerminal(s) {
+		return
+	}
+	_ = unix.Kill(p.pid, s) // the child may have ended, but isn't reaped
+}
+
+// fromTerminal reports whether s probably came from the terminal: of the
+// signals that it sends, to a group in the foreground.
+func (p *parent) fromTerminal(s syscall.Signal) bool {
+	switch s {
+	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGHUP:
+		return foreground()
+	case syscall.SIGWINCH:
+		return true // nobody else sends it
+	}
+	return false
+}
+
+// foreground reports whether this process's group is the one that the terminal
+// talks to.
+func foreground() bool {
+	tty, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = unix.Close(tty) }()
+	pgrp, err := unix.IoctlGetInt(tty, unix.TIOCGPGRP)
+	return err == nil && pgrp == unix.Getpgrp()
+}
+
+// stop stops this process like its child, so that a shell notices, and
+// continues the child when it is continued itself. If the terminal has stopped
+// both, and the shell has continued both, it is too late for that.
+func (p *parent) stop() {
+	if state(p.pid) != 'T' {
+		return
+	}
+	_ = unix.Kill(os.Getpid(), syscall.SIGSTOP)
+	_ = unix.Kill(p.pid, syscall.SIGCONT)
+}
+
+// state returns the letter of a process's state, as in proc(5), 0 if unknown.
+func state(pid int) byte {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	// The name in parentheses may have any byte.
+	if i := bytes.LastIndexByte(b, ')'); i >= 0 && i+2 < len(b) {
+		return b[i+2]
+	}
+	return 0
+}
+
+// event is something that happened to the child.
+type event int
+
+const (
+	childStopped event = iota + 1
+	childEnded
+)
+
+// watch sends events until the child has ended, and leaves it to be reaped.
+func watch(pid int, events chan<- event, done <-chan struct{}) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		e := childEnded
+		if err == nil && info.Code == cldStopped {
+			e = childStopped
+			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // take it off
+		}
+		select {
+		case events <- e:
+		case <-done:
+			return
+		}
+		if e == childEnded {
+			return
+		}
+	}
+}
+
+// cldStopped is CLD_STOPPED of the kernel's asm-generic/siginfo.h.
+const cldStopped = 5
+
+func reap(pid int) (ws syscall.WaitStatus, ru syscall.Rusage, err error) {
+	for {
+		_, err = syscall.Wait4(pid, &ws, 0, &ru)
+		if !errors.Is(err, syscall.EINTR) {
+			return ws, ru, err
+		}
+	}
+}
 
 // startAndWait starts the command as a child, waits for it, and returns the
-// exit code that tells how it ended.
-func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record) (int, error) {
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, forwarded...)
-	defer signal.Stop(signals)
-
+// exit code that tells how it ended. Before it says so it calls rest, if that
+// isn't nil, to end what the command has left.
+func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest func()) (int, error) {
+	p := newParent(c.NewSession)
+	defer p.close()
 	proc, err := s.Start(c)
 	if err != nil {
 		return 0, err
 	}
-	ended := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case sig := <-signals:
-				_ = proc.Signal(sig) // it may have ended already
-			case <-ended:
-				return
-			}
-		}
-	}()
-	state, err := proc.Wait()
-	close(ended)
+	ws, _, err := p.wait(proc.Pid)
 	if err != nil {
-		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("wait4", err)}
 	}
-	ws, _ := state.Sys().(syscall.WaitStatus)
+	if rest != nil {
+		rest()
+	}
 	rec.Exited(ws)
+	return exitCode(ws), nil
+}
+
+// exitCode is the code that says how a command ended.
+func exitCode(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
-		return 128 + int(ws.Signal()), nil
+		return 128 + int(ws.Signal())
 	}
-	return ws.ExitStatus(), nil
+	return ws.ExitStatus()
 }

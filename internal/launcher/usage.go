@@ -37,6 +37,8 @@ What the command gets:
   --keep-fd N            hand descriptor N on; above 2 only pipes are otherwise
   --caps LIST            as root, keep these capabilities (or all, or none)
   --new-session          run it in a new session, without the terminal
+  --supervise            end whatever is left of it when it ends, or when this
+                         program or the one that started it is killed
 
 What must hold:
   --require PROMISE      refuse to run unless PROMISE is held: write, protect,

@@ -1,0 +1,156 @@
+package launcher
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// With --supervise the launcher is three processes. The outer one starts the
+// guard, which is this program again, in a Landlock domain that does nothing
+// but keep signals in, and holds a pipe to it. The guard starts the command
+// one domain deeper. When the command ends, or the pipe does because the outer
+// process is gone, the guard kills everything in its domain by one call: what
+// made itself a daemon is in it too, nothing outside is, and the command can't
+// signal the guard.
+
+// supervise starts the guard, which does what args say, and waits for it.
+func supervise(o *options, args []string) (int, error) {
+	inherit, err := o.inherited()
+	if err != nil {
+		return 0, err
+	}
+	if o.statusFD >= 0 {
+		inherit = append(inherit, o.statusFD)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("pipe2", err)}
+	}
+	watchOwnParent(pipe[1])
+
+	domain, err := keepSignalsIn(landlock.Probe())
+	if err != nil {
+		return 0, &launch.SetupError{Stage: launch.StageRules, Err: err}
+	}
+	defer func() { _ = domain.Close() }()
+	plan := &spawn.Plan{
+		Path:  "/proc/self/exe",
+		Argv:  append([]string{"shofer-sandbox", "--guard-fd=" + strconv.Itoa(pipe[0])}, args...),
+		Env:   os.Environ(),
+		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[0]),
+		KeepIgnored: []syscall.Signal{syscall.SIGHUP},
+	}
+	if domain.FD >= 0 {
+		plan.NoNewPrivs, plan.RulesetFD = true, domain.FD
+	}
+	p := newParent(false)
+	defer p.close()
+	proc, err := spawn.Start(plan)
+	_ = unix.Close(pipe[0])
+	if err != nil {
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
+	}
+	ws, _, err := p.wait(proc.Pid)
+	if err != nil {
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("wait4", err)}
+	}
+	return exitCode(ws), nil
+}
+
+// keepSignalsIn makes the guard's domain. Below ABI 6 there is none, and the
+// guard finds what to kill among its descendants.
+func keepSignalsIn(s landlock.Support) (*landlock.Domain, error) {
+	var rs landlock.Ruleset
+	if s.ABI >= signalABI {
+		rs.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
+	}
+	return rs.Create()
+}
+
+// signalABI is the version of Landlock that can keep signals in.
+const signalABI = 6
+
+// watchOwnParent closes the pipe to the guard when the process that started
+// this one is gone. It watches the process, not, as PR_SET_PDEATHSIG would,
+// the thread in it that happened to start us.
+func watchOwnParent(pipe int) {
+	ppid := unix.Getppid()
+	if ppid <= 1 {
+		return
+	}
+	fd, err := unix.PidfdOpen(ppid, 0)
+	if err != nil {
+		return // gone already, or too old a kernel: the pipe ends with us
+	}
+	go func() {
+		for {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+			if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
+				_ = unix.Close(pipe)
+				return
+			}
+		}
+	}()
+}
+
+// guard is the middle process: it runs the command and ends all of it.
+type guard struct {
+	pipe int
+	// domain says that kill(-1) reaches the command's processes and no others.
+	domain bool
+}
+
+// newGuard makes this process the one that orphans of the command are given
+// to, so that it sees when there are none left, and ends everything when the
+// pipe ends.
+func newGuard(pipe int) (*guard, error) {
+	unix.CloseOnExec(pipe)
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("prctl", err)}
+	}
+	g := &guard{pipe: pipe, domain: landlock.Probe().ABI >= signalABI}
+	go func() {
+		b := make([]byte, 1)
+		for {
+			n, err := unix.Read(pipe, b)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if n <= 0 {
+				break
+			}
+		}
+		g.killAll()
+		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
+	}()
+	return g, nil
+}
+
+// killAll kills every process of the command. Those that were forked while it
+// looked are killed in the next round.
+func (g *guard) killAll() {
+	if g.domain {
+		_ = unix.Kill(-1, syscall.SIGKILL)
+		return
+	}
+	for _, pid := range descendants(os.Getpid()) {
+		_ = unix.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// endRest kills what the command has left, until nothing is.
+func (g *guard) endRest() {
+	for {
+		g.killAll()
+		if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
+			return
+		}
+	}
+}
