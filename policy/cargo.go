@@ -28,26 +28,41 @@ func (c *cache) cargo() {
 		if err := s.tree(theirs, "cargo", chooseCargo); err != nil {
 			return err
 		}
-		// The objects of git dependencies: cargo's git library doesn't follow
-		// links, but knows alternates.
 		for _, name := range listDir(theirs + "/git/db") {
-			info := "cargo/git/db/" + name + "/objects/info"
-			if err := s.root.MkdirAll(info, 0o777); err != nil {
+			if err := s.alternates(theirs, "git/db/"+name); err != nil {
 				return err
 			}
-			// Without it that library makes its temporary files in "/".
-			if err := s.root.MkdirAll("cargo/git/db/"+name+"/objects/pack", 0o777); err != nil {
-				return err
-			}
-			if _, err := s.root.Lstat(info + "/alternates"); err == nil {
-				continue
-			}
-			if err := s.put(info+"/alternates", []byte(theirs+"/git/db/"+name+"/objects\n")); err != nil {
+		}
+		for _, name := range listDir(theirs + "/registry/index") {
+			if err := s.alternates(theirs, "registry/index/"+name+"/.git"); err != nil {
 				return err
 			}
 		}
 		return s.tree(theirs+"/git/checkouts", "cargo/git/checkouts", linkAtDepth(2))
 	})
+}
+
+// alternates lends the objects of a repository in the user's folder to ours:
+// cargo's git library doesn't follow symbolic links to objects.
+func (s *seeding) alternates(theirs, repo string) error {
+	objects := theirs + "/" + repo + "/objects"
+	if !isFolder(objects) {
+		return nil
+	}
+	ours := "cargo/" + repo + "/objects/"
+	// Without the second, that library makes its temporary files in "/".
+	for _, dir := range [...]string{"info", "pack"} {
+		if err := s.root.MkdirAll(ours+dir, 0o777); err != nil {
+			return s.leave(err)
+		}
+	}
+	if _, err := s.root.Lstat(ours + "info/alternates"); err == nil {
+		return nil
+	}
+	if err := s.put(ours+"info/alternates", []byte(objects+"\n")); err != nil {
+		return s.leave(err)
+	}
+	return nil
 }
 
 // cargoStamp looks at the folders to which cargo adds.
@@ -84,7 +99,7 @@ func chooseCargo(rel string, e fs.DirEntry) action {
 		return skip
 	}
 	switch {
-	case second == "db" && strings.HasSuffix(rel, "/objects"):
+	case e.IsDir() && e.Name() == "objects" && (second == "db" || strings.HasSuffix(rel, "/.git/objects")):
 		return skip
 	case e.IsDir():
 		return enter

@@ -189,9 +189,7 @@ func stripFirst(s string) string {
 func TestCargoOffline(t *testing.T) {
 	testenv.NeedTool(t, "cargo", "rustc", "git")
 	root, home := testDir(t), outsideTmp(t)
-	o := Options{}
-	var p Policy
-	p, o = cachePolicy(root+"/wt", home, "CARGO_NET_RETRY=0")
+	p, o := cachePolicy(root+"/wt", home, "CARGO_NET_RETRY=0")
 	for _, name := range []string{"RUSTUP_HOME", "RUSTUP_TOOLCHAIN"} {
 		if v := os.Getenv(name); v != "" {
 			o.Environ = append(o.Environ, name+"="+v)
@@ -221,17 +219,18 @@ func TestCargoOffline(t *testing.T) {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	sum := sha256.Sum256(archive)
-	mux.HandleFunc("/index/config.json", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"dl": "%s/dl"}`, server.URL)
-	})
-	mux.HandleFunc("/index/3/r/reg", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"name":"reg","vers":"0.1.0","deps":[],"cksum":"%s","features":{},"yanked":false}`, hex.EncodeToString(sum[:]))
-	})
+	// An index in git: old versions of cargo know no other.
+	mkdir(t, root+"/index/3/r")
+	write(t, root+"/index/config.json", fmt.Sprintf(`{"dl": "%s/dl"}`, server.URL))
+	write(t, root+"/index/3/r/reg", fmt.Sprintf(`{"name":"reg","vers":"0.1.0","deps":[],"cksum":"%s","features":{},"yanked":false}`, hex.EncodeToString(sum[:])))
+	git(t, root+"/index", "init", "-q")
+	git(t, root+"/index", "add", ".")
+	git(t, root+"/index", "commit", "-q", "-m", "one")
 	mux.HandleFunc("/dl/reg/0.1.0/download", func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = w.Write(archive)
 	})
 	mkdir(t, home+"/.cargo")
-	write(t, home+"/.cargo/config.toml", "[registries.mine]\nindex = \"sparse+"+server.URL+"/index/\"\n")
+	write(t, home+"/.cargo/config.toml", "[registries.mine]\nindex = \"file://"+root+"/index\"\n")
 	for _, dir := range []string{"first", "wt"} {
 		mkdir(t, root+"/"+dir+"/src")
 		write(t, root+"/"+dir+"/Cargo.toml", "[package]\nname = \"app\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n"+
@@ -242,6 +241,7 @@ func TestCargoOffline(t *testing.T) {
 	server.Close()
 	write(t, root+"/wt/Cargo.lock", read(t, root+"/first/Cargo.lock"))
 	remove(t, root+"/dep")
+	remove(t, root+"/index")
 
 	before := snapshot(t, home+"/.cargo")
 	r := mustResolve(t, p, o)
