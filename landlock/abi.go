@@ -56,6 +56,12 @@ type ABI struct {
 	Promises []policy.Promise
 }
 
+// The versions that first have the rights for ports.
+const (
+	ABITCP = 4
+	ABIUDP = 10
+)
+
 // Newest is the newest version that [ABIs] knows. A kernel with a newer one is
 // treated as this one: versions only add.
 const Newest = 11

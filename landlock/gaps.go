@@ -1,6 +1,10 @@
 package landlock
 
-import "github.com/shofer-dev/shofer-sandbox/policy"
+import (
+	"slices"
+
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
 
 // Gap is a way to speak TCP that the rights for TCP don't see. Each one can be
 // shut by a seccomp filter on the call's arguments.
@@ -17,7 +21,7 @@ const (
 	// a check.
 	GapFastOpen Gap = "tcp-fast-open"
 	// GapListen: listen(2) on a socket that was not bound binds it, to a port
-	// that the kernel chooses, without a check.
+	// that the kernel chooses, without a check. A list with port 0 allows that.
 	GapListen Gap = "listen"
 )
 
@@ -42,7 +46,7 @@ func Gaps(s Support, n policy.Network) []Gap {
 	if n.ConnectTCP != nil {
 		gaps = append(gaps, GapFastOpen)
 	}
-	if n.BindTCP != nil {
+	if n.BindTCP != nil && !slices.Contains(n.BindTCP, 0) {
 		gaps = append(gaps, GapListen)
 	}
 	return gaps

@@ -135,9 +135,6 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	if o.Environ == nil {
 		o.Environ = os.Environ()
 	}
-	if p.Network.Mode == policy.NetworkNone {
-		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "a network of none"}}
-	}
 	switch o.Backend {
 	case BackendAuto, BackendLandlock, BackendMountns:
 	default:

@@ -429,7 +429,7 @@ func TestPrepareErrors(t *testing.T) {
 		{"no worktree", func(p *policy.Policy) { p.Worktree += "/gone" }, "does not exist"},
 		{"missing path", func(p *policy.Policy) { p.Write = []policy.Path{"/var/nope"} }, "/var/nope"},
 		{"unknown mode", func(p *policy.Policy) { p.Mode = "rw" }, "rw"},
-		{"no network", func(p *policy.Policy) { p.Network.Mode = policy.NetworkNone }, "not available"},
+		{"some ports", func(p *policy.Policy) { p.Network.BindTCP = []uint16{8080} }, "add port 0"},
 		{"metadata", func(p *policy.Policy) { p.Require = []policy.Promise{policy.PromiseMetadata} }, "metadata"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -438,7 +438,7 @@ func TestPrepareErrors(t *testing.T) {
 			tt.set(&p)
 			s, err := launch.Prepare(p, launch.Options{})
 			var setup *launch.SetupError
-			if !errors.As(err, &setup) || !strings.Contains(err.Error(), tt.want) {
+			if !errors.As(err, &setup) || !strings.Contains(err.Error()+launch.Hint(err), tt.want) {
 				t.Errorf("Prepare() = %v, %v; want a SetupError with %q", s, err, tt.want)
 			}
 		})

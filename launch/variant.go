@@ -11,6 +11,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/seccomp"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -23,6 +24,7 @@ type variant struct {
 	ruleset    landlock.Ruleset
 	domain     *landlock.Domain
 	mounts     mountns.Plan
+	filter     seccomp.Filter
 	namespaces uintptr
 	worktree   fileID
 	applied    Applied
@@ -83,6 +85,16 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		v.applied.Mode = policy.ReadOnly
 	}
 	v.applied.Features = landlock.Features(s.support, r)
+	if p.Mode != policy.Unconfined {
+		v.filter = filterOf(&p, s.support)
+		if v.filter != (seccomp.Filter{}) {
+			unsupported := seccomp.Probe()
+			v.applied.Features = withFilter(v.applied.Features, &p, s.support, v.filter, unsupported)
+			if unsupported != nil {
+				v.filter = seccomp.Filter{} // whether that matters is a question of what is required
+			}
+		}
+	}
 	for i, f := range v.applied.Features {
 		if f.Promise == policy.PromiseProtect {
 			v.applied.Features[i] = mountns.Protect(f, v.layered(), reason)
@@ -203,6 +215,10 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 	if p.Caps, err = s.keptCaps(v); err != nil {
 		release()
 		return nil, func() {}, &SetupError{Stage: StageCaps, Err: err}
+	}
+	if p.Filters, err = s.filters(v, p.Files, p.NewSession); err != nil {
+		release()
+		return nil, func() {}, &SetupError{Stage: StageConfine, Err: err}
 	}
 	p.NoNewPrivs = true
 	if d.FD >= 0 {

@@ -1,0 +1,102 @@
+package launch
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/seccomp"
+	"golang.org/x/sys/unix"
+)
+
+// filterOf returns what the policy wants from seccomp on this kernel, whatever
+// the command's terminal.
+func filterOf(p *policy.Policy, s landlock.Support) seccomp.Filter {
+	f := seccomp.ForNetwork(p.Network)
+	// Who may bind no port at all may not listen either.
+	f.NoListen = p.Network.BindTCP != nil && len(p.Network.BindTCP) == 0
+	// Landlock doesn't see truncation before ABI 3. The filter refuses it
+	// inside the grants too, so it has to be asked for.
+	f.NoTruncate = p.BestEffort && (s.ABI == 1 || s.ABI == 2) && p.Mode != policy.Unconfined
+	return f
+}
+
+// withFilter corrects what Landlock alone holds by what the filter adds.
+// unsupported is why there are no filters, nil if there are.
+func withFilter(features []policy.Feature, p *policy.Policy, s landlock.Support, f seccomp.Filter, unsupported error) []policy.Feature {
+	for i := range features {
+		switch {
+		case features[i].Promise == policy.PromiseNetwork:
+			features[i] = network(features[i], p, s, f, unsupported)
+		case features[i].Promise == policy.PromiseWrite && f.NoTruncate && unsupported == nil:
+			features[i] = policy.Feature{
+				Promise: policy.PromiseWrite, State: policy.Enforced, By: landlock.Name + "+" + seccomp.Name,
+				Why: "truncate(2) is refused inside the grants too",
+			}
+		}
+	}
+	return features
+}
+
+func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter seccomp.Filter, unsupported error) policy.Feature {
+	if filter.NoNetwork {
+		return filter.Features(unsupported)[0]
+	}
+	n := p.Network
+	tcp := n.ConnectTCP != nil || n.BindTCP != nil
+	udp := n.ConnectUDP != nil || n.BindUDP != nil
+	if !tcp || s.ABI < landlock.ABITCP || udp && s.ABI < landlock.ABIUDP {
+		return f
+	}
+	var open []string
+	for _, g := range landlock.Gaps(s, n) {
+		if !filter.Covers(string(g)) || unsupported != nil {
+			open = append(open, string(g))
+		}
+	}
+	switch {
+	case len(open) == 0:
+		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: landlock.Name + "+" + seccomp.Name}
+	case slices.Equal(open, []string{string(landlock.GapListen)}):
+		f.Why = "listen(2) on a socket that isn't bound takes a port that the kernel chooses, and no filter can tell"
+		f.Mend = "add port 0 to the list, which allows such ports, or allow none"
+	default:
+		f.Why = "Landlock's rights for TCP don't see " + strings.Join(open, ", ")
+		var e *seccomp.SupportError
+		if errors.As(unsupported, &e) {
+			f.Why, f.Mend = f.Why+"; "+e.Reason(), e.Mend()
+		}
+	}
+	return f
+}
+
+// filters compiles the filter for a command with these files. A command that
+// shares its caller's terminal may not type into it.
+func (s *Sandbox) filters(v *variant, files []int, newSession bool) ([][]unix.SockFilter, error) {
+	f := v.filter
+	f.NoTerminalInjection = !newSession && hasTerminal(files)
+	if f.NoTerminalInjection && seccomp.Probe() != nil {
+		f.NoTerminalInjection = false // nothing promises it
+	}
+	return f.Compile()
+}
+
+// hasTerminal reports whether one of the files is a terminal, or whether this
+// process has one by its session.
+func hasTerminal(files []int) bool {
+	for i, fd := range files {
+		if i < 3 && fd >= 0 {
+			if _, err := unix.IoctlGetTermios(fd, unix.TCGETS); err == nil {
+				return true
+			}
+		}
+	}
+	tty, err := unix.Open("/dev/tty", unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+	if err != nil {
+		return false
+	}
+	_ = unix.Close(tty)
+	return true
+}
