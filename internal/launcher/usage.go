@@ -18,7 +18,7 @@ What may be written and read:
   --no-protect           don't protect git's hooks, configuration and pointers
 
 Network and other processes:
-  --net all              the network, unlimited (default)
+  --net MODE             all (default), or none: sockets of no family but local
   --connect-tcp PORTS    connect by TCP to these ports only (or "none")
   --bind-tcp PORTS       bind TCP sockets to these ports only (or "none")
   --connect-udp PORTS    send by UDP to these ports only (or "none")
