@@ -169,7 +169,7 @@ func ownDir(path string) (string, error) {
 	if err != nil {
 		return "", cacheError{display(path), err}
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd)
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return "", cacheError{display(path), err}
@@ -182,7 +182,7 @@ func ownDir(path string) (string, error) {
 			return "", cacheError{display(path), err}
 		}
 	}
-	real, _, err := resolvedName(fd, path, fileID{uint64(st.Dev), st.Ino}) //nolint:unconvert // Dev differs by architecture
+	real, _, err := resolvedName(fd, path, fileID{st.Dev, st.Ino})
 	if err != nil {
 		return "", cacheError{display(path), err}
 	}

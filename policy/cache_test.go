@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -93,7 +94,7 @@ func TestCacheOff(t *testing.T) {
 	dir := mustResolve(t, p, o).CacheDir
 
 	// A command that was confined before opened it to everybody.
-	if err := os.Chmod(dir, 0o777); err != nil { //nolint:gosec // that is the test
+	if err := os.Chmod(dir, 0o777); err != nil {
 		t.Fatal(err)
 	}
 	if r := mustResolve(t, p, o); r.CacheDir != dir {
@@ -142,11 +143,11 @@ func TestCacheOff(t *testing.T) {
 			t.Error("root made a folder in a user's home directory")
 		}
 	} else {
-		if err := os.Chmod(root+"/home/.cache/shofer-sandbox", 0o500); err != nil { //nolint:gosec // that is the test
+		if err := os.Chmod(root+"/home/.cache/shofer-sandbox", 0o500); err != nil {
 			t.Fatal(err)
 		}
 		off("a folder that can't be written to", p, o)
-		if err := os.Chmod(root+"/home/.cache/shofer-sandbox", 0o700); err != nil { //nolint:gosec // as it was
+		if err := os.Chmod(root+"/home/.cache/shofer-sandbox", 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -459,7 +460,7 @@ func TestSeedBounds(t *testing.T) {
 		}
 		s := seeding{root: r, entries: test.entries, bytes: test.bytes}
 		err = s.tree(root+"/from", "x", allFiles(test.do))
-		if got := len(listDir(root + "/to/x")); got != test.want || err != test.err {
+		if got := len(listDir(root + "/to/x")); got != test.want || !errors.Is(err, test.err) {
 			t.Errorf("tree with %+v: %d, %v; want %d, %v", test, got, err, test.want, test.err)
 		}
 		if err := r.Close(); err != nil {

@@ -33,7 +33,7 @@ func ExampleResolve() {
 		fmt.Println(err)
 		return
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // an example has nobody to tell
+	defer os.RemoveAll(dir)
 	r, err := policy.Resolve(policy.Policy{
 		Mode:     policy.WorkspaceWrite,
 		Worktree: policy.Path(dir),

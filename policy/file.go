@@ -25,7 +25,7 @@ var (
 func openFile(path string, flags int) (int, error) {
 	for {
 		fd, err := syscall.Open(path, flags|syscall.O_CLOEXEC, 0o600)
-		if err != syscall.EINTR { //nolint:errorlint // a raw errno
+		if err != syscall.EINTR {
 			return fd, err
 		}
 	}
@@ -43,12 +43,12 @@ func realDir(path string) (string, fileID, error) {
 	if err != nil {
 		return "", fileID{}, err
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd)
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return "", fileID{}, err
 	}
-	id := fileID{uint64(st.Dev), st.Ino} //nolint:unconvert // Dev differs by architecture
+	id := fileID{st.Dev, st.Ino}
 	return resolvedName(fd, path, id)
 }
 
@@ -64,7 +64,7 @@ func resolvedName(fd int, path string, id fileID) (string, fileID, error) {
 	if err == nil && n < len(buf) && n > 0 && buf[0] == '/' {
 		var st syscall.Stat_t
 		real := string(buf[:n])
-		if syscall.Lstat(real, &st) == nil && st.Ino == id.ino && uint64(st.Dev) == id.dev { //nolint:unconvert // as above
+		if syscall.Lstat(real, &st) == nil && st.Ino == id.ino && st.Dev == id.dev {
 			return real, id, nil
 		}
 	}
@@ -100,7 +100,7 @@ func readRegular(path string, limit, flags int) ([]byte, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd)
 	var st syscall.Stat_t
 	if err := syscall.Fstat(fd, &st); err != nil {
 		return nil, &fs.PathError{Op: "stat", Path: path, Err: err}
@@ -128,7 +128,7 @@ func readAll(fd, size, limit int) ([]byte, error) {
 		}
 		n, err := syscall.Read(fd, buf[len(buf):cap(buf)])
 		switch {
-		case err == syscall.EINTR: //nolint:errorlint // a raw errno
+		case err == syscall.EINTR:
 			continue
 		case err != nil:
 			return nil, err

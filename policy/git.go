@@ -82,7 +82,7 @@ func findRepo(dir string, dev uint64) *Repo {
 		}
 		dir = parentDir(dir)
 		var st syscall.Stat_t
-		if syscall.Lstat(dir, &st) != nil || uint64(st.Dev) != dev { //nolint:unconvert // Dev differs by architecture
+		if syscall.Lstat(dir, &st) != nil || st.Dev != dev {
 			return nil
 		}
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,7 +223,7 @@ func TestFindRepoWithout(t *testing.T) {
 		root + "/file": syscall.ENOTDIR,
 		"":             syscall.ENOENT,
 	} {
-		if repo, err := FindRepo(dir); errnoOf(err) != want || repo != nil {
+		if repo, err := FindRepo(dir); !errors.Is(err, want) || repo != nil {
 			t.Errorf("FindRepo(%q) = %v, %v; want %v", dir, repo, err, want)
 		}
 	}

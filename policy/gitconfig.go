@@ -131,6 +131,13 @@ func (s *configScanner) char() byte {
 	return c
 }
 
+// line skips the rest of the line.
+func (s *configScanner) line() {
+	for c := s.char(); c != '\n'; {
+		c = s.char()
+	}
+}
+
 func (s *configScanner) atEnd() bool { return s.pos >= len(s.text) }
 
 // next returns the next entry as "section.name" in lower case and its value;
@@ -140,8 +147,7 @@ func (s *configScanner) next() (key, value string, bare bool, err error) {
 	for !s.atEnd() {
 		switch c := s.char(); {
 		case c == '#' || c == ';':
-			for s.char() != '\n' {
-			}
+			s.line()
 		case c == '[':
 			if err := s.header(); err != nil {
 				return "", "", false, err

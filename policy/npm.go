@@ -123,7 +123,7 @@ func (c *cache) yarn() {
 	}
 	c.reads = append(c.reads, theirs)
 	c.seed("yarn", stamp(theirs+"/v6"), func(s *seeding) error {
-		return s.tree(theirs, "yarn", func(rel string, e fs.DirEntry) action {
+		return s.tree(theirs, "yarn", func(rel string, _ fs.DirEntry) action {
 			switch {
 			case !strings.Contains(rel, "/") && rel != "v6":
 				return skip

@@ -106,7 +106,7 @@ func TestResolveWorktreeErrors(t *testing.T) {
 		if err := os.Chmod(root+"/locked", 0); err != nil {
 			t.Fatal(err)
 		}
-		defer os.Chmod(root+"/locked", 0o700) //nolint:errcheck // the clean-up fails if this does
+		defer os.Chmod(root+"/locked", 0o700)
 		tests = append(tests, test{root + "/locked/x", "", "cannot be reached: permission denied", fs.ErrPermission})
 	}
 	for _, test := range tests {

@@ -69,7 +69,6 @@ func stringsOf[S ~string](list []S) []string {
 type schemaWalker struct {
 	t    *testing.T
 	defs map[string]schemaNode
-	used []string
 }
 
 func (s *schemaWalker) follow(at string, n schemaNode) schemaNode {

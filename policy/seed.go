@@ -28,9 +28,9 @@ func stamp(dirs ...string) string {
 		var st syscall.Stat_t
 		if syscall.Stat(dir, &st) == nil {
 			found = true
-			b = strconv.AppendInt(b, int64(st.Mtim.Sec), 36) //nolint:unconvert // differs by architecture
+			b = strconv.AppendInt(b, st.Mtim.Sec, 36)
 			b = append(b, '.')
-			b = strconv.AppendInt(b, int64(st.Mtim.Nsec), 36) //nolint:unconvert // as above
+			b = strconv.AppendInt(b, st.Mtim.Nsec, 36)
 		}
 		b = append(b, ' ')
 	}
@@ -106,13 +106,13 @@ func (c *cache) locked(work func() error) error {
 	if err != nil {
 		return cacheError{display(path), err}
 	}
-	defer syscall.Close(fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(fd)
 	how := syscall.LOCK_EX
 	if c.writable(path) {
 		how |= syscall.LOCK_NB
 	}
 	for {
-		if err = syscall.Flock(fd, how); err != syscall.EINTR { //nolint:errorlint // a raw errno
+		if err = syscall.Flock(fd, how); !errors.Is(err, syscall.EINTR) {
 			break
 		}
 	}
