@@ -1,0 +1,16 @@
+package conformance
+
+import (
+	"os"
+	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, testenv.Helpers{
+		"attempt":   attemptMain,
+		"bystander": bystanderMain,
+		"write":     writeMain,
+	}))
+}
