@@ -227,5 +227,5 @@ func identify(path string) (fileID, error) {
 	if err := unix.Stat(path, &st); err != nil {
 		return fileID{}, &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return fileID{uint64(st.Dev), st.Ino}, nil
+	return fileID{st.Dev, st.Ino}, nil
 }

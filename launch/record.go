@@ -153,22 +153,40 @@ func (r *Record) Started(pid int) {
 	}{"started", pid})
 }
 
+// Ended is how a command ended, as its parent saw it.
+type Ended struct {
+	Status syscall.WaitStatus
+	// Rusage is that of the command and of the descendants that it, or the
+	// guard, waited for.
+	Rusage syscall.Rusage
+}
+
 // Exited says how the command ended.
-func (r *Record) Exited(ws syscall.WaitStatus) {
-	e := struct {
+func (r *Record) Exited(e Ended) {
+	type usage struct {
+		User   int64 `json:"user_us"`
+		System int64 `json:"system_us"`
+		MaxRSS int64 `json:"max_rss_bytes"`
+	}
+	line := struct {
 		Event  string  `json:"event"`
 		Code   *int    `json:"code"`
 		Signal *string `json:"signal"`
 		Core   bool    `json:"core"`
-	}{Event: "exited"}
-	if ws.Signaled() {
-		name := signalName(ws.Signal())
-		e.Signal, e.Core = &name, ws.CoreDump()
+		Usage  usage   `json:"usage"`
+	}{Event: "exited", Usage: usage{
+		User:   e.Rusage.Utime.Nano() / 1000,
+		System: e.Rusage.Stime.Nano() / 1000,
+		MaxRSS: e.Rusage.Maxrss * 1024, // the kernel counts in KiB
+	}}
+	if e.Status.Signaled() {
+		name := signalName(e.Status.Signal())
+		line.Signal, line.Core = &name, e.Status.CoreDump()
 	} else {
-		code := ws.ExitStatus()
-		e.Code = &code
+		code := e.Status.ExitStatus()
+		line.Code = &code
 	}
-	r.write(e)
+	r.write(line)
 }
 
 // Failed says why nothing ran: "setup-failed" or, for an [ExecError],

@@ -57,11 +57,11 @@ func supervise(o *options, args []string) (int, error) {
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
-	ws, _, err := p.wait(proc.Pid)
+	e, err := p.wait(proc.Pid)
 	if err != nil {
-		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("wait4", err)}
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
-	return exitCode(ws), nil
+	return exitCode(e.Status), nil
 }
 
 // keepSignalsIn makes the guard's domain. Below ABI 6 there is none, and the

@@ -268,9 +268,14 @@ func (f *flags) apply(o *options) error {
 		to   *bool
 		from bool
 	}{
-		{&p.AllowBroad, f.broad}, {&p.NoProtect, f.noProtect}, {&p.NoCache, f.noCache},
-		{&p.BestEffort, f.bestEffort}, {&p.Env.Clear, f.clearEnv}, {&p.Env.KeepGit, f.keepGit},
-		{&p.IPC.AllowSignals, f.allowSignals}, {&p.IPC.AllowAbstract, f.allowAbstract},
+		{&p.AllowBroad, f.broad},
+		{&p.NoProtect, f.noProtect},
+		{&p.NoCache, f.noCache},
+		{&p.BestEffort, f.bestEffort},
+		{&p.Env.Clear, f.clearEnv},
+		{&p.Env.KeepGit, f.keepGit},
+		{&p.IPC.AllowSignals, f.allowSignals},
+		{&p.IPC.AllowAbstract, f.allowAbstract},
 	} {
 		*b.to = *b.to || b.from
 	}

@@ -48,7 +48,7 @@ func newParent(alone bool) *parent {
 func (p *parent) close() { signal.Stop(p.signals) }
 
 // wait returns when the child has ended, and reaps it.
-func (p *parent) wait(pid int) (syscall.WaitStatus, syscall.Rusage, error) {
+func (p *parent) wait(pid int) (launch.Ended, error) {
 	p.pid = pid
 	events := make(chan event)
 	done := make(chan struct{})
@@ -162,11 +162,11 @@ func watch(pid int, events chan<- event, done <-chan struct{}) {
 // cldStopped is CLD_STOPPED of the kernel's asm-generic/siginfo.h.
 const cldStopped = 5
 
-func reap(pid int) (ws syscall.WaitStatus, ru syscall.Rusage, err error) {
+func reap(pid int) (e launch.Ended, err error) {
 	for {
-		_, err = syscall.Wait4(pid, &ws, 0, &ru)
+		_, err = syscall.Wait4(pid, &e.Status, 0, &e.Rusage)
 		if !errors.Is(err, syscall.EINTR) {
-			return ws, ru, err
+			return e, os.NewSyscallError("wait4", err)
 		}
 	}
 }
@@ -181,15 +181,15 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 	if err != nil {
 		return 0, err
 	}
-	ws, _, err := p.wait(proc.Pid)
+	e, err := p.wait(proc.Pid)
 	if err != nil {
-		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("wait4", err)}
+		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
 	if rest != nil {
 		rest()
 	}
-	rec.Exited(ws)
-	return exitCode(ws), nil
+	rec.Exited(e)
+	return exitCode(e.Status), nil
 }
 
 // exitCode is the code that says how a command ended.

@@ -27,6 +27,7 @@ var original = read()
 func Original() (soft, hard uint64, ok bool) {
 	return original.cur, original.max, original.max > 0
 }
+
 func read() rlimit {
 	var l rlimit
 	if _, _, errno := rawSyscall6(sysPrlimit64, 0, rlimitNofile, 0, uintptr(unsafe.Pointer(&l)), 0, 0); errno != 0 {
