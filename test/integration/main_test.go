@@ -37,19 +37,9 @@ var programs struct {
 // Every user may execute it.
 func buildProgram(t *testing.T, pkg string) string {
 	t.Helper()
+	exe := filepath.Join(programDir(t), filepath.Base(pkg))
 	programs.Lock()
 	defer programs.Unlock()
-	if programs.dir == "" {
-		dir, err := os.MkdirTemp("", "shofer-test-") //nolint:usetesting // it outlives the test, for others to use
-		if err == nil {
-			err = os.Chmod(dir, 0o755)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		programs.dir = dir
-	}
-	exe := filepath.Join(programs.dir, filepath.Base(pkg))
 	if _, err := os.Stat(exe); err == nil {
 		return exe
 	}
@@ -58,6 +48,26 @@ func buildProgram(t *testing.T, pkg string) string {
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	testenv.Output(t, cmd)
 	return exe
+}
+
+// programDir returns a folder that every user can read and that lives until
+// the last test ends.
+func programDir(t *testing.T) string {
+	t.Helper()
+	programs.Lock()
+	defer programs.Unlock()
+	if programs.dir != "" {
+		return programs.dir
+	}
+	dir, err := os.MkdirTemp("", "shofer-test-") //nolint:usetesting // it outlives the test, for others to use
+	if err == nil {
+		err = os.Chmod(dir, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	programs.dir = dir
+	return dir
 }
 
 // stage is where a test plays: a user, with a home folder of its own, a folder
@@ -112,6 +122,9 @@ var keptEnv = []string{
 // command returns a command of the stage's user that isn't confined.
 func (s *stage) command(name string, args ...string) *exec.Cmd {
 	s.t.Helper()
+	if path := s.find(name); path != "" && !strings.Contains(name, "/") {
+		name = path
+	}
 	cmd := testenv.Command(s.t, name, args...)
 	cookie := cmd.Env[len(cmd.Env)-1]
 	s.user.Apply(cmd)
