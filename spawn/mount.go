@@ -1,5 +1,11 @@
 package spawn
 
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
 // Mount is one step in making the mounts of a namespace. Which fields it uses
 // depends on Op.
 type Mount struct {
@@ -38,3 +44,30 @@ const (
 
 // MaxMountSlots is the number of slots.
 const MaxMountSlots = 16
+
+// String says what the step does, for people.
+func (m Mount) String() string {
+	switch m.Op {
+	case MountNew:
+		switch {
+		case m.Flags&unix.MS_BIND == 0:
+			return "mount " + m.Type + " " + m.Target
+		case m.Source == m.Target:
+			return "bind " + m.Target
+		}
+		return "bind " + m.Source + " " + m.Target
+	case MountAttr:
+		return fmt.Sprintf("attributes +%#x -%#x %s", m.Set, m.Clear, m.Target)
+	case MountTake:
+		return fmt.Sprintf("take %s as %d", m.Source, m.Slot)
+	case MountPlace:
+		return fmt.Sprintf("place %d %s", m.Slot, m.Target)
+	case MountDir:
+		return "folder " + m.Target
+	case MountFile:
+		return "file " + m.Target
+	case MountLink:
+		return "link " + m.Target + " to " + m.Source
+	}
+	return fmt.Sprintf("step %d", m.Op)
+}

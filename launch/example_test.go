@@ -1,0 +1,52 @@
+package launch_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"os/exec"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
+
+func Example() {
+	// What a coding agent's commands may do in one worktree.
+	s, err := launch.Prepare(policy.Policy{
+		Mode:     policy.WorkspaceWrite,
+		Worktree: "/home/me/src/project",
+	}, launch.Options{})
+	if err != nil {
+		log.Fatal(err, "\n", launch.Hint(err))
+	}
+	defer func() { _ = s.Close() }()
+
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	cmd := s.CommandContext(ctx, "make", "-j4", "test")
+	cmd.Dir = "/home/me/src/project"
+	cmd.NewSession = true // the timeout then ends the whole group
+	out, err := cmd.CombinedOutput()
+
+	var setup *launch.SetupError
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &setup):
+		log.Fatal("nothing ran: ", err)
+	case errors.As(err, &exit):
+		fmt.Println("the tests failed with code", exit.ExitCode())
+	}
+	fmt.Printf("%s", out)
+}
+
+func ExampleExplain() {
+	a, err := launch.Explain(policy.Policy{Mode: policy.ReadOnly}, launch.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, f := range a.Features {
+		fmt.Println(f.Promise, f.State, f.By, f.Why)
+	}
+}
