@@ -51,8 +51,8 @@ type ABI struct {
 	Scopes Scopes
 	// RestrictFlags are the flags that landlock_restrict_self(2) accepts.
 	RestrictFlags uint32
-	// Promises are those that this version is the first to hold. That TCP
-	// and UDP lists hold is a matter of [Gaps] as well.
+	// Promises are those that this version is the first to hold; limits of
+	// the network for TCP here, for UDP from version 10. See [Gaps], too.
 	Promises []policy.Promise
 }
 

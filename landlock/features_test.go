@@ -136,4 +136,11 @@ func TestGapsOf(t *testing.T) {
 			t.Errorf("Gaps(%#x, %+v) = %s; want %s", tt.errata, tt.n, got, tt.want)
 		}
 	}
+	for promise, want := range map[policy.Promise]string{
+		policy.PromiseWrite: "[overlay btrfs]", policy.PromiseSignals: "[prlimit]", policy.PromiseRead: "[]",
+	} {
+		if got := fmt.Sprint(GapsIn(promise)); got != want {
+			t.Errorf("GapsIn(%s) = %s; want %s", promise, got, want)
+		}
+	}
 }

@@ -1,16 +1,29 @@
 package landlock
 
-import (
-	"slices"
+import "github.com/shofer-dev/shofer-sandbox/policy"
 
-	"github.com/shofer-dev/shofer-sandbox/policy"
-)
-
-// Gap is a way to speak TCP that the rights for TCP don't see. Each one can be
-// shut by a seccomp filter on the call's arguments.
+// Gap is a way round a promise that Landlock doesn't see. Each one can be shut
+// by a seccomp filter that looks at the call's arguments, as far as these are
+// not behind a pointer.
 type Gap string
 
 const (
+	// GapOverlay: fsconfig(2), in a user namespace, makes an overlay without a
+	// check, though it can't be mounted then. On the way the kernel removes
+	// what is in the folder called work of the overlay's working directory,
+	// wherever that is. Refuse fsopen and fsconfig: nothing made by them is of
+	// use in a domain.
+	GapOverlay Gap = "overlay"
+	// GapBtrfs: the ioctls of btrfs make subvolumes and snapshots in any folder
+	// that the user may write to, and, where the file system is mounted with
+	// user_subvol_rm_allowed or the command has CAP_SYS_ADMIN, delete them with
+	// all that is in them. Refuse BTRFS_IOC_SUBVOL_CREATE, SNAP_CREATE and
+	// SNAP_DESTROY, and the second version of each.
+	GapBtrfs Gap = "btrfs"
+	// GapPrlimit: prlimit(2) sets limits of other processes of the same user.
+	// With one on its cpu time the kernel kills the process. Refuse it unless
+	// its process is 0.
+	GapPrlimit Gap = "prlimit"
 	// GapMPTCP: a socket made with IPPROTO_MPTCP falls back to plain TCP with a
 	// peer that knows nothing else, and connects and binds anywhere.
 	GapMPTCP Gap = "mptcp"
@@ -21,13 +34,14 @@ const (
 	// a check.
 	GapFastOpen Gap = "tcp-fast-open"
 	// GapListen: listen(2) on a socket that was not bound binds it, to a port
-	// that the kernel chooses, without a check. A list with port 0 allows that.
+	// that the kernel chooses, without a check.
 	GapListen Gap = "listen"
 )
 
 // Gaps lists the ways around the TCP lists of n on a kernel as s; none when n
-// has no such list. Whether the kernel was built with MPTCP or SMC is not
-// asked: a module can be loaded at any time.
+// has no such list. While one is open the network is not limited, and [Features]
+// says so. Whether the kernel was built with MPTCP or SMC is not asked: a module
+// can be loaded at any time.
 //
 // Kernels without the fix for erratum 1 hold MPTCP and SMC sockets to the rules
 // for TCP.
@@ -46,8 +60,23 @@ func Gaps(s Support, n policy.Network) []Gap {
 	if n.ConnectTCP != nil {
 		gaps = append(gaps, GapFastOpen)
 	}
-	if n.BindTCP != nil && !slices.Contains(n.BindTCP, 0) {
+	if n.BindTCP != nil {
 		gaps = append(gaps, GapListen)
 	}
 	return gaps
+}
+
+// GapsIn lists the ways around any other promise. [Features] leaves them to a
+// filter and doesn't count them: each needs something that a machine may not
+// have, or does harm of one kind only.
+//
+// All were tried, with success, as root and as an ordinary user, on Linux 6.18.
+func GapsIn(promise policy.Promise) []Gap {
+	switch promise {
+	case policy.PromiseWrite, policy.PromiseProtect:
+		return []Gap{GapOverlay, GapBtrfs}
+	case policy.PromiseSignals:
+		return []Gap{GapPrlimit}
+	}
+	return nil
 }

@@ -36,13 +36,15 @@
 // On ABI 1 a file can't be renamed or linked into another folder, not even
 // inside a grant: the kernel answers EXDEV.
 //
-// The rights for TCP see only sockets that were made as TCP; see [Gaps].
+// Landlock sees what a process does by its own calls on files, sockets and
+// signals. What the kernel does on its behalf, the ioctls of a file system and
+// some of the ways to make a TCP connection pass by it: see [Gap]. Nor does it
+// hold a child in its control group: clone3(2) can start one in any group that
+// the user may write to.
 //
 // A write grant never allows making device nodes: who may make one (as root
 // with CAP_MKNOD) could write to any disk through it.
 package landlock
 
-// Name is what [policy.Feature.By] says for promises that this package holds.
-//
-// [policy.Feature.By]: https://pkg.go.dev/github.com/shofer-dev/shofer-sandbox/policy#Feature
+// Name is what the By of a feature says where this package holds the promise.
 const Name = "landlock"

@@ -38,7 +38,7 @@ func main() {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "llsim:", err)
 	}
-	os.Exit(code) //nolint:forbidigo // main of a program for tests
+	os.Exit(code)
 }
 
 // run returns the exit code and, unless that is the command's own, the reason.
