@@ -1,8 +1,6 @@
 package policy
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"path/filepath"
 	"strconv"
@@ -146,20 +144,39 @@ func (c *cache) extendPath(after, dir string) {
 // it if it isn't there. Its parent is not granted, so that a command can't put
 // anything in its place; the last part is not followed all the same, for a
 // base that somebody placed in a writable folder.
+//
+// The folder's name has a hash of the repository's path, and a symbolic link
+// beside it (".of") has the path itself: two repositories never share a folder,
+// and people can see whose it is.
 func (r *resolver) cacheDir(base string) (string, error) {
-	name := r.cacheName()
+	key, name := r.cacheKey()
 	path := base + "/" + cacheOwner + "/" + name
-	dir, err := ownDir(path)
-	if err == nil || !errors.Is(err, syscall.ENOENT) {
-		return dir, err
+	suffix := 1
+	for range 100 {
+		var buf [4096]byte
+		size, err := syscall.Readlink(path+".of", buf[:])
+		switch {
+		case err == nil && string(buf[:size]) == key:
+			dir, err := ownDir(path)
+			if err == nil || !errors.Is(err, syscall.ENOENT) {
+				return dir, err
+			}
+		case err == nil:
+			// Another repository with the same hash.
+			suffix++
+			path = base + "/" + cacheOwner + "/" + name + "-" + strconv.Itoa(suffix)
+			continue
+		case !errors.Is(err, syscall.ENOENT):
+			return "", cacheError{display(path + ".of"), err}
+		}
+		if r.o.DryRun {
+			return path, nil
+		}
+		if err := r.makeCacheDir(base, path, key); err != nil {
+			return "", err
+		}
 	}
-	if r.o.DryRun {
-		return path, nil
-	}
-	if err := r.makeCacheDir(base, path); err != nil {
-		return "", err
-	}
-	return ownDir(path)
+	return "", cacheError{display(path), errNotOwn}
 }
 
 // ownDir returns the real path of a folder that belongs to this user, and
@@ -200,10 +217,11 @@ type cacheError struct {
 func (e cacheError) Error() string { return e.path + ": " + e.err.Error() }
 func (e cacheError) Unwrap() error { return e.err }
 
-// makeCacheDir makes the folder and its parents. It makes nothing below a
+// makeCacheDir makes the folder, its parents, and the link that says whose it
+// is, which another start may have made meanwhile. It makes nothing below a
 // folder of another user: root with a user's HOME would leave folders there
 // that the user can't use.
-func (r *resolver) makeCacheDir(base, path string) error {
+func (r *resolver) makeCacheDir(base, path, key string) error {
 	owner := parentDir(path)
 	for above := owner; ; above = parentDir(above) {
 		var st syscall.Stat_t
@@ -220,18 +238,29 @@ func (r *resolver) makeCacheDir(base, path string) error {
 	if err := mkdirAll(base, 0o700); err != nil {
 		return cacheError{display(base), err}
 	}
-	for _, dir := range []string{owner, path} {
-		if err := syscall.Mkdir(dir, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
-			return cacheError{display(dir), err}
+	if err := syscall.Mkdir(owner, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return cacheError{display(owner), err}
+	}
+	if err := syscall.Symlink(key, path+".of"); errors.Is(err, syscall.EEXIST) {
+		var buf [4096]byte
+		if size, err := syscall.Readlink(path+".of", buf[:]); err != nil {
+			return cacheError{display(path + ".of"), err}
+		} else if string(buf[:size]) != key {
+			return nil
 		}
+	} else if err != nil {
+		return cacheError{display(path + ".of"), err}
+	}
+	if err := syscall.Mkdir(path, 0o700); err != nil && !errors.Is(err, syscall.EEXIST) {
+		return cacheError{display(path), err}
 	}
 	return nil
 }
 
-// cacheName names the folder of this repository: all its worktrees share one.
-// A repository that isn't trusted is not asked: by a pointer a command could
-// choose the cache of another one.
-func (r *resolver) cacheName() string {
+// cacheKey returns the path that tells this repository from others, and a name
+// for its folder: all its worktrees share one. A repository that isn't trusted
+// is not asked: by a pointer a command could choose the cache of another one.
+func (r *resolver) cacheKey() (key, folder string) {
 	key, name := r.out.Worktree, baseName(r.out.Worktree)
 	if repo := r.out.Repo; repo != nil {
 		switch {
@@ -245,15 +274,20 @@ func (r *resolver) cacheName() string {
 			key, name = repo.WorkTree, baseName(repo.WorkTree)
 		}
 	}
-	sum := sha256.Sum256([]byte(key))
-	var b [32]byte
+	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
+	hash := uint64(offset)
+	for i := range len(key) {
+		hash = (hash ^ uint64(key[i])) * prime
+	}
+	var b [64]byte
 	plain := b[:0]
-	for i := 0; i < len(name) && len(plain) < cap(b); i++ {
+	for i := 0; i < len(name) && len(plain) < 32; i++ {
 		c := name[i]
 		if !isAlpha(c) && (c < '0' || c > '9') && c != '-' && c != '_' && (c != '.' || i == 0) {
 			c = '_'
 		}
 		plain = append(plain, c)
 	}
-	return string(plain) + "-" + hex.EncodeToString(sum[:8])
+	plain = append(plain, '-')
+	return key, string(strconv.AppendUint(plain, hash, 36))
 }

@@ -58,7 +58,23 @@ func TestCacheDir(t *testing.T) {
 		!strings.HasPrefix(dirs["bwt"], "bare-") || !strings.HasPrefix(dirs["plain\xff"], "plain_-") {
 		t.Errorf("caches %q", dirs)
 	}
-	p, o := cachePolicy(root+"/wt", root+"/home", "XDG_CACHE_HOME="+root+"/xdg")
+	for name, key := range map[string]string{"wt": root + "/my repo/.git", "plain\xff": root + "/plain\xff"} {
+		link := root + "/home/.cache/shofer-sandbox/" + dirs[name] + ".of"
+		if target, err := os.Readlink(link); target != key || err != nil {
+			t.Errorf("%s says %q, %v; want %q", link, target, err, key)
+		}
+	}
+	// As if two repositories had the same hash.
+	link := root + "/home/.cache/shofer-sandbox/" + dirs["wt"] + ".of"
+	remove(t, link)
+	symlink(t, "/another", link)
+	p, o := cachePolicy(root+"/wt", root+"/home")
+	for range 2 {
+		if r := mustResolve(t, p, o); filepath.Base(r.CacheDir) != dirs["wt"]+"-2" {
+			t.Errorf("beside a cache of the same name: %s", r.CacheDir)
+		}
+	}
+	p, o = cachePolicy(root+"/wt", root+"/home", "XDG_CACHE_HOME="+root+"/xdg")
 	if r := mustResolve(t, p, o); filepath.Dir(r.CacheDir) != root+"/xdg/shofer-sandbox" {
 		t.Errorf("with XDG_CACHE_HOME: %s", r.CacheDir)
 	}
