@@ -20,7 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := testenv.Main(m, testenv.Helpers{})
+	code := testenv.Main(m, testenv.Helpers{"race host": raceHost})
 	if programs.dir != "" {
 		_ = os.RemoveAll(programs.dir) // nothing runs any more
 	}
