@@ -73,6 +73,7 @@ func Resolve(p Policy, o Options) (*Resolved, error) {
 			return nil, err
 		}
 	}
+	r.protect(env)
 	p.setUser(env)
 	r.out.Env = env.entries()
 	return r.out, nil
