@@ -65,7 +65,7 @@ func attemptMain(args []string) int {
 }
 
 // inTree is an attempt's folder in the worktree.
-func (s *scene) inTree(a, name string) string { return filepath.Join(s.Tree, "in", a, name) }
+func (s *scene) inTree(a, name string) string { return filepath.Join(s.In, a, name) }
 
 // attempts are all there are. Control is the promise of what must work inside.
 var attempts = []attempt{
@@ -201,7 +201,11 @@ var attempts = []attempt{
 
 	{control, "change", func(s *scene, _ string) error {
 		f := s.inTree("control-change", "file")
-		return errors.Join(os.WriteFile(f, []byte("text"), 0o644), unix.Truncate(f, 1), unix.Unlink(f))
+		return errors.Join(os.WriteFile(f, nil, 0o644), openFor(f, os.O_RDWR|os.O_APPEND), unix.Unlink(f))
+	}},
+	{control, "truncate", func(s *scene, _ string) error {
+		f := s.inTree("control-truncate", "file")
+		return errors.Join(os.WriteFile(f, []byte("text"), 0o644), unix.Truncate(f, 1))
 	}},
 	{control, "move", func(s *scene, _ string) error {
 		from, to := s.inTree("control-move", "file"), s.inTree("control-change", "moved")

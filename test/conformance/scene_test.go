@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -21,12 +22,15 @@ type scene struct {
 	GitDir  string // its own part of the repository
 	Common  string // the repository
 	Outside string // has a folder for each attempt
+	In      string // the same, in the worktree
 	Other   bystander
 
 	t        *testing.T
 	user     testenv.User
 	repo     *testenv.Repo // the worktree's
 	launcher string
+	base     string     // has the folders that Outside is one of
+	rounds   int        // how many of them there are
 	stop     func() int // ends the bystander, and returns how many signals it got
 }
 
@@ -35,13 +39,25 @@ func newScene(t *testing.T, u testenv.User) *scene {
 	main := u.NewRepo(t)
 	s := &scene{
 		t: t, user: u, launcher: testenv.BuildLauncher(t), repo: main.WorktreeBeside(),
-		Common: filepath.Join(main.Dir, ".git"), Outside: u.Dir(t),
+		Common: filepath.Join(main.Dir, ".git"), base: u.Dir(t),
 	}
 	s.Tree = s.repo.Dir
 	s.GitDir = s.repo.Git("rev-parse", "--absolute-git-dir")
+	return s
+}
+
+// fresh returns the scene for t with new folders and a new bystander.
+func (s *scene) fresh(t *testing.T) *scene {
+	t.Helper()
+	c := *s
+	c.t = t
+	// Names are short: a socket's has 107 bytes.
+	c.Outside = filepath.Join(s.base, strconv.Itoa(s.rounds))
+	c.In = filepath.Join(s.Tree, "in", strconv.Itoa(s.rounds))
+	s.rounds++
 	for _, a := range attempts {
-		dir := s.folder(a)
-		for _, d := range []string{dir, filepath.Join(dir, "empty"), filepath.Join(s.Tree, "in", a.name())} {
+		dir := c.folder(a)
+		for _, d := range []string{filepath.Join(dir, "empty"), c.inTree(a.name(), "")} {
 			if err := os.MkdirAll(d, 0o755); err != nil {
 				t.Fatal(err)
 			}
@@ -50,10 +66,10 @@ func newScene(t *testing.T, u testenv.User) *scene {
 			t.Fatal(err)
 		}
 	}
-	u.Own(t, s.Outside)
-	u.Own(t, s.Tree)
-	s.startBystander()
-	return s
+	s.user.Own(t, c.Outside)
+	s.user.Own(t, s.Tree)
+	c.startBystander()
+	return &c
 }
 
 // folder is an attempt's own, outside.
