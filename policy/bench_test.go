@@ -2,6 +2,7 @@ package policy
 
 import (
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -26,5 +27,23 @@ func BenchmarkResolve(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		resolve()
+	}
+}
+
+// BenchmarkResolveWrites has a long list of paths.
+func BenchmarkResolveWrites(b *testing.B) {
+	root := testDir(b)
+	p := Policy{Mode: WorkspaceWrite}
+	for i := range 10_000 {
+		dir := root + "/" + strconv.Itoa(i)
+		if err := os.Mkdir(dir, 0o777); err != nil {
+			b.Fatal(err)
+		}
+		p.Write = append(p.Write, Path(dir))
+	}
+	for b.Loop() {
+		if _, err := Resolve(p, Options{Environ: []string{"HOME=/nonexistent"}}); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

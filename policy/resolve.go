@@ -2,9 +2,7 @@ package policy
 
 import (
 	"errors"
-	"io/fs"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -226,88 +224,6 @@ func (r *resolver) grantDevices() {
 	r.grant(Grant{Path: "/dev/shm", Access: Read | Write, Origin: FromDevice, Optional: true})
 }
 
-// grantUser opens what the policy lists.
-func (r *resolver) grantUser() error {
-	for i, path := range r.p.Write {
-		if err := r.userWrite("write["+strconv.Itoa(i)+"]", string(path), false); err != nil {
-			return err
-		}
-	}
-	for i, path := range r.p.WriteCreate {
-		if err := r.userWrite("write_create["+strconv.Itoa(i)+"]", string(path), true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (r *resolver) userWrite(field, path string, create bool) error {
-	var st syscall.Stat_t
-	err := syscall.Stat(path, &st)
-	if create && r.o.DryRun && errors.Is(err, syscall.ENOENT) {
-		r.grant(Grant{Path: path, Access: Read | Write | Ioctl, Origin: FromUser})
-		return nil
-	}
-	if create && errors.Is(err, syscall.ENOENT) {
-		if err := mkdirAll(path, 0o777); err != nil {
-			e := pathError(field, path, errnoOf(err))
-			e.Why = "cannot be made: " + errnoOf(err).Error()
-			return e
-		}
-		err = syscall.Stat(path, &st)
-	}
-	if err != nil {
-		e := pathError(field, path, err)
-		if errors.Is(err, fs.ErrNotExist) {
-			e.Hint = "--rw-create makes it"
-		}
-		return e
-	}
-	if !r.p.AllowBroad {
-		real, err := realAny(path, st.Mode)
-		if err != nil {
-			return pathError(field, path, err)
-		}
-		if r.broad(real) {
-			return broadError(field, path, real)
-		}
-		if why := kernelTree(real); why != "" {
-			return &Error{
-				Field: field, Value: path, Why: why,
-				Hint: "grant something smaller, or pass --allow-broad if you mean it",
-			}
-		}
-	}
-	r.grant(Grant{Path: path, Access: Read | Write | Ioctl, Origin: FromUser})
-	return nil
-}
-
-// realAny returns the path that path leads to, whatever its type.
-func realAny(path string, mode uint32) (string, error) {
-	if mode&syscall.S_IFMT == syscall.S_IFDIR {
-		real, _, err := realDir(path)
-		return real, err
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return "", errnoOf(err)
-	}
-	return real, nil
-}
-
-// kernelTree says why a real path must not be writable, although its files
-// are no one's data: through it the command could leave its limits or change
-// the machine. It returns "" for other paths.
-func kernelTree(real string) string {
-	switch {
-	case beneath(real, "/sys/fs/cgroup") || beneath("/sys/fs/cgroup", real):
-		return "through the control groups in it the command could leave its limits"
-	case beneath(real, "/sys"), real == "/proc", beneath(real, "/proc/sys"):
-		return "through it the command could change the machine's settings"
-	}
-	return ""
-}
-
 // mkdirAll makes a folder and its parents, as os.MkdirAll does.
 func mkdirAll(path string, perm uint32) error {
 	for len(path) > 1 && path[len(path)-1] == '/' {
@@ -324,14 +240,4 @@ func mkdirAll(path string, perm uint32) error {
 		return nil
 	}
 	return err
-}
-
-// covers reports whether a path is asked for as writable already.
-func (p *Policy) covers(path string) bool {
-	for _, list := range [][]Path{p.Write, p.WriteCreate} {
-		if slices.ContainsFunc(list, func(w Path) bool { return beneath(path, filepath.Clean(string(w))) }) {
-			return true
-		}
-	}
-	return false
 }

@@ -239,13 +239,13 @@ func TestResolveWrite(t *testing.T) {
 		return Resolve(p, Options{Environ: env})
 	}
 	r, err := resolve(Policy{
-		Write:       []Path{Path(root + "/dir"), Path(root + "/file"), Path(root + "/link/u/../u/../../dir"), "/dev/null", Path(root + "/dir")},
+		Write:       []Path{"/proc/self/attr", Path(root + "/dir"), Path(root + "/file"), Path(root + "/link/u/../u/../../dir"), "/dev/null", Path(root + "/dir")},
 		WriteCreate: []Path{Path(root + "/new/a/b/"), Path(root + "/file")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	user := []string{"/dir", "/file", "/link/u/../u/../../dir", "!/dev/null", "/dir", "/new/a/b/", "/file"}
+	user := []string{"!/proc/self/attr", "/dir", "/file", "/link/u/../u/../../dir", "!/dev/null", "/dir", "/new/a/b/", "/file"}
 	var want []string
 	for _, path := range user {
 		full, absolute := strings.CutPrefix(path, "!")
@@ -274,6 +274,7 @@ func TestResolveWrite(t *testing.T) {
 		{Policy{Write: []Path{"/sys"}}, `control groups`, "--allow-broad"},
 		{Policy{Write: []Path{"/sys/fs/cgroup"}}, `control groups`, "--allow-broad"},
 		{Policy{Write: []Path{"/sys/kernel"}}, `settings`, "--allow-broad"},
+		{Policy{Write: []Path{"/dev/null", "/dev/null", "/sys/kernel", "/sys"}}, `write[2] "/sys/kernel": through it`, "--allow-broad"},
 		{Policy{Write: []Path{"/proc"}}, `settings`, "--allow-broad"},
 		{Policy{Write: []Path{"/proc/sys/kernel"}}, `settings`, "--allow-broad"},
 	}
