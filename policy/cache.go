@@ -89,6 +89,8 @@ func (r *resolver) grantCache(env *environ) {
 	c.node()
 	c.cargo()
 	c.maven()
+	c.gradle()
+	c.python()
 }
 
 func (r *resolver) cacheOff(why, hint string) {

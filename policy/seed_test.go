@@ -17,7 +17,7 @@ func TestSeedLayouts(t *testing.T) {
 	tests := []struct {
 		name    string
 		project string            // files in the worktree
-		env     map[string]string // DIR is our folder
+		env     map[string]string // DIR is our folder, HOME the home directory
 		files   map[string]string // in the home directory
 		ours    map[string]string // in our folder
 	}{
@@ -86,6 +86,33 @@ func TestSeedLayouts(t *testing.T) {
 			},
 		},
 		{
+			"Gradle", "settings.gradle",
+			map[string]string{"GRADLE_USER_HOME": "DIR/gradle", "GRADLE_RO_DEP_CACHE": "HOME/.gradle/caches"},
+			map[string]string{
+				".gradle/caches/modules-2/files-2.1/a": "a", ".gradle/gradle.properties": "p", ".gradle/init.d/x.gradle": "x",
+				".gradle/jdks/jdk-17/release": "r", ".gradle/daemon/8/log": "l",
+				".gradle/wrapper/dists/gradle-8-bin/abc/gradle-8/bin/gradle": "g", ".gradle/wrapper/dists/gradle-8-bin/abc/gradle-8-bin.zip.lck": "",
+				".gradle/wrapper/dists/gradle-8-bin/abc/gradle-8-bin.zip.ok": "",
+			},
+			map[string]string{
+				"gradle/caches": absent, "gradle/gradle.properties": linked, "gradle/init.d": linked, "gradle/jdks/jdk-17": linked,
+				"gradle/daemon": absent, "gradle/wrapper/dists/gradle-8-bin/abc/gradle-8": linked,
+				"gradle/wrapper/dists/gradle-8-bin/abc/gradle-8-bin.zip.ok": linked, "gradle/wrapper/dists/gradle-8-bin/abc/gradle-8-bin.zip.lck": absent,
+			},
+		},
+		{
+			"Poetry", "poetry.lock",
+			map[string]string{},
+			map[string]string{".cache/pypoetry/virtualenvs/x-py3/bin/python": "p"},
+			map[string]string{"xdg/pypoetry/virtualenvs/x-py3": linked},
+		},
+		{
+			"pre-commit", ".pre-commit-config.yaml",
+			map[string]string{},
+			map[string]string{".cache/pre-commit/db.db": "d", ".cache/pre-commit/repo1/x": "x"},
+			map[string]string{"xdg/pre-commit/db.db": plain, "xdg/pre-commit/repo1": absent},
+		},
+		{
 			"cargo", "Cargo.toml",
 			map[string]string{"CARGO_HOME": "DIR/cargo"},
 			map[string]string{
@@ -125,7 +152,7 @@ func TestSeedLayouts(t *testing.T) {
 				t.Errorf("notes = %+v", r.Notes)
 			}
 			for name, text := range test.env {
-				if got, want := value(r.Env, name), strings.ReplaceAll(text, "DIR", r.CacheDir); got != want {
+				if got, want := value(r.Env, name), strings.NewReplacer("DIR", r.CacheDir, "HOME", home).Replace(text); got != want {
 					t.Errorf("%s = %q; want %q", name, got, want)
 				}
 			}
