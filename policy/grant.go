@@ -79,8 +79,19 @@ type Skip struct {
 
 // Note is something that the caller should know about a resolved policy.
 type Note struct {
-	// Code is a stable word: "git-tampered", "git-unverified", "git-partial",
-	// "cache-off", "tmp-broad", ….
+	// Code is a stable word:
+	//   - git-tampered: a pointer to a repository that nothing confirms;
+	//   - git-unverified: a repository outside that says nothing about this
+	//     working tree;
+	//   - git-broken: a .git that leads nowhere;
+	//   - git-partial: the repository is granted in part, so that git can't
+	//     commit;
+	//   - git-logs: a folder was made in the repository;
+	//   - git-config: git's automatic maintenance could not be turned off;
+	//   - tmp-broad: TMPDIR is not granted, or the home directory lies in /tmp;
+	//   - cache-off, cache-partial: the caches are not redirected, or what the
+	//     user has is not at hand;
+	//   - unix-agent: there is no agent to connect to.
 	Code string
 	// Text says it in one line.
 	Text string

@@ -11,6 +11,40 @@
 // The package never runs a program and never changes what the current process
 // may do. It never reads a policy from inside a worktree by itself: a confined
 // command can write there.
+//
+// # Git
+//
+// [FindRepo] follows the rules by which git finds a repository. What the files
+// in a worktree say counts only where the repository that they name says the
+// same; a pointer that nothing confirms grants nothing and becomes a [Note].
+// Without a mount layer a linked worktree gets its own git folder, and of the
+// common one the folders with data (objects, refs, logs, and reftable, lfs,
+// rr-cache where they are there), but not its root, which would open the hooks
+// and the configuration. Therefore a commit in a submodule, in a repository
+// made with --separate-git-dir, or from a folder below the top of a main
+// checkout, needs the mount layer.
+//
+// # Caches
+//
+// In WorkspaceWrite the caches of tools are pointed into one folder for each
+// repository, $XDG_CACHE_HOME/shofer-sandbox/NAME, which only the user can
+// read. What the user has downloaded stays usable without network, for Go,
+// npm, pnpm, Yarn, cargo, Maven, Gradle, Poetry, pre-commit and Corepack: by
+// the go command's proxy list, or by links and copies that are made once, when
+// the worktree's top has the tool's file, and again after the user's folder
+// has changed. Nothing of the user's is ever a hard link, nor writable.
+//
+// # Limitations
+//
+// The caches of pip, uv, ccache and others start empty. A tool that keeps
+// state elsewhere in the home directory finds it read-only.
+//
+// Between Resolve and the start of the command the file system can change. A
+// mechanism that honours [Grant.NoSymlinks] is safe against that; the result
+// should not be kept for later starts.
+//
+// The home directory is taken from HOME, and from the system's user list only
+// if that is unset.
 package policy
 
 // Policy says what a command may do. The zero value reads everything and
@@ -89,7 +123,8 @@ type Policy struct {
 type Mode string
 
 const (
-	// ReadOnly makes nothing writable but the built-in devices.
+	// ReadOnly makes nothing writable but the built-in devices (and the shared
+	// memory in /dev/shm): not even /tmp.
 	ReadOnly Mode = "read-only"
 	// WorkspaceWrite makes the worktree writable, the git metadata that a
 	// commit in it needs, the temporary folders, and the cache.
