@@ -60,7 +60,7 @@ func (f Filter) compile(m machine) ([]unix.SockFilter, error) {
 	a.load(offsetArch)
 	for i := range m {
 		start := len(a.code)
-		a.jump(bpf.JumpEqual, m[i].arch, 0, 0)
+		a.jump(bpf.JumpEqual, m[i].arch, 0)
 		a.door(&m[i], rules)
 		a.code[start].Jf = a.distance(start)
 	}
@@ -78,7 +78,7 @@ type assembler struct {
 func (a *assembler) door(d *door, rules [][]rule) {
 	a.load(offsetNumber)
 	if d.x32 {
-		a.jump(bpf.JumpGreaterOrEqual, x32Bit, 0, 1)
+		a.jump(bpf.JumpGreaterOrEqual, x32Bit, 1)
 		a.refuse(syscall.ENOSYS)
 	}
 	for c := range numCalls {
@@ -92,7 +92,7 @@ func (a *assembler) door(d *door, rules [][]rule) {
 // call writes the rules of a call, if there are any.
 func (a *assembler) call(c call, nr uint32, rules [][]rule) {
 	start := len(a.code)
-	a.jump(bpf.JumpEqual, nr, 0, 0)
+	a.jump(bpf.JumpEqual, nr, 0)
 	for _, list := range rules {
 		for i := range list {
 			if list[i].call != c {
@@ -121,7 +121,7 @@ func (a *assembler) rule(r *rule) {
 		if c.mask != whole {
 			a.add(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask}.Assemble())
 		}
-		a.jump(bpf.JumpEqual, c.val, 0, 0)
+		a.jump(bpf.JumpEqual, c.val, 0)
 	}
 	a.refuse(r.errno)
 
@@ -155,8 +155,9 @@ func (a *assembler) load(offset uint32) {
 	a.add(bpf.LoadAbsolute{Off: offset, Size: wordSize}.Assemble())
 }
 
-func (a *assembler) jump(test bpf.JumpTest, val uint32, ifTrue, ifFalse uint8) {
-	a.add(bpf.JumpIf{Cond: test, Val: val, SkipTrue: ifTrue, SkipFalse: ifFalse}.Assemble())
+// jump goes on if the test holds, and skips some instructions otherwise.
+func (a *assembler) jump(test bpf.JumpTest, val uint32, otherwise uint8) {
+	a.add(bpf.JumpIf{Cond: test, Val: val, SkipFalse: otherwise}.Assemble())
 }
 
 func (a *assembler) allow() {

@@ -34,7 +34,9 @@ type setup struct {
 	Ports policy.Network
 	// FileRights, if not 0, makes a ruleset that handles these and grants none.
 	FileRights uint64
-	Ops        string // for the environment
+	// Extra, if not nil, is a program that is installed after the filter's.
+	Extra []unix.SockFilter
+	Ops   string // for the environment
 }
 
 // filteredMain is a host: it starts the program that is its arguments with the
@@ -56,6 +58,9 @@ func filtered(args []string) (int, error) {
 	filters, err := s.Filter.Compile()
 	if err != nil {
 		return 0, err
+	}
+	if s.Extra != nil {
+		filters = append(filters, s.Extra)
 	}
 	env := os.Environ()
 	if s.Ops != "" {
@@ -94,7 +99,9 @@ func run(t testing.TB, u testenv.User, s setup, argv ...string) testenv.Result {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return testenv.Run(t, u.Helper(t, "filtered", append([]string{string(in)}, argv...)...))
+	cmd := u.Helper(t, "filtered", append([]string{string(in)}, argv...)...)
+	cmd.Env = append(cmd.Env, "GORACE=atexit_sleep_ms=0") // a second for each process, if built for it
+	return testenv.Run(t, cmd)
 }
 
 // runOps carries ops out as u under s and returns what each ended with.

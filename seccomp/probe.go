@@ -28,8 +28,13 @@ type SupportError struct {
 // Error gives the reason.
 func (e *SupportError) Error() string { return "seccomp: " + e.Reason() }
 
-// Unwrap returns the errno.
-func (e *SupportError) Unwrap() error { return e.Errno }
+// Unwrap returns the errno; nil if there is none.
+func (e *SupportError) Unwrap() error {
+	if e.Errno == 0 {
+		return nil
+	}
+	return e.Errno
+}
 
 // Reason says in words why there are no filters.
 func (e *SupportError) Reason() string {
