@@ -33,7 +33,7 @@ func (c *cache) node() {
 		}
 		c.seedNpm(theirs)
 	}
-	c.seed("node", stamp(c.base+"/node/corepack", c.base+"/node/corepack/v1", c.base+"/node-gyp"), func(s *seeding) error {
+	c.seed("node", stamp(c.base+"/node/corepack/v1", c.base+"/node-gyp"), func(s *seeding) error {
 		// Corepack: v1/TOOL/VERSION; node-gyp: VERSION.
 		if err := s.tree(c.base+"/node/corepack", "xdg/node/corepack", linkAtDepth(3)); err != nil {
 			return err
@@ -86,7 +86,11 @@ func (c *cache) seedNpm(theirs string) {
 	}
 	cacache := filepath.Clean(theirs) + "/_cacache"
 	c.reads = append(c.reads, cacache)
-	c.seed("npm", stamp(cacache+"/tmp", cacache+"/index-v5", cacache+"/content-v2"), func(s *seeding) error {
+	now := stamp(cacache + "/tmp")
+	if now == "" {
+		now = stamp(cacache + "/index-v5")
+	}
+	c.seed("npm", now, func(s *seeding) error {
 		if err := s.tree(cacache+"/content-v2", "npm/_cacache/content-v2", allFiles(link)); err != nil {
 			return err
 		}
@@ -98,7 +102,8 @@ func (c *cache) seedNpm(theirs string) {
 // an archive for each in a global folder, unless the project keeps them itself,
 // and is told apart by its file.
 func (c *cache) yarn() {
-	if c.has(".yarnrc.yml") {
+	locked := c.has("yarn.lock")
+	if locked && c.has(".yarnrc.yml") {
 		if c.home == "" || c.env.get("YARN_GLOBAL_FOLDER") != c.dir+"/yarn-berry" {
 			return
 		}
@@ -118,7 +123,7 @@ func (c *cache) yarn() {
 			theirs = "/usr/local/share/.cache/yarn"
 		}
 	}
-	if c.env.get("YARN_CACHE_FOLDER") != c.dir+"/yarn" || !c.has("yarn.lock") {
+	if c.env.get("YARN_CACHE_FOLDER") != c.dir+"/yarn" || !locked {
 		return
 	}
 	c.reads = append(c.reads, theirs)

@@ -10,7 +10,7 @@ import "io/fs"
 // also keeps a command that edits a file in node_modules from changing it for
 // every other project.
 func (c *cache) pnpm() {
-	if !c.has("pnpm-lock.yaml") && !c.has("pnpm-workspace.yaml") {
+	if !c.has("pnpm-lock.yaml") {
 		return
 	}
 	const name = "npm_config_store_dir"

@@ -155,8 +155,25 @@ func (r *resolver) broad(real string) bool {
 	if beneath(real, r.home) {
 		return false
 	}
+	if plainPath(r.home) {
+		return false
+	}
 	home, _, err := realDir(r.home)
 	return err == nil && beneath(home, real)
+}
+
+// plainPath reports whether no part of a short clean path is a symbolic link:
+// the usual home directory is known by a call or two.
+func plainPath(path string) bool {
+	if strings.Count(path, "/") > 3 {
+		return false
+	}
+	for ; path != "/"; path = parentDir(path) {
+		if mode(path) != syscall.S_IFDIR {
+			return false
+		}
+	}
+	return true
 }
 
 // homeDir returns the absolute, clean path of the caller's home directory. A
