@@ -2,6 +2,7 @@ package seccomp
 
 import (
 	"fmt"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -37,22 +38,13 @@ func expectAs(t *testing.T, u testenv.User, s setup, es []expectation) {
 	plain.Filter = Filter{}
 	without, with := runOps(t, u, plain, ops), runOps(t, u, s, ops)
 	for i, e := range es {
-		if e.without != nil && !contains(e.without, without[i]) {
+		if e.without != nil && !slices.Contains(e.without, without[i]) {
 			t.Errorf("%v without a filter: %v; want one of %v", e.op, without[i], e.without)
 		}
 		if with[i] != e.with {
 			t.Errorf("%v under %v: %v; want %v", e.op, s.Filter, with[i], e.with)
 		}
 	}
-}
-
-func contains(es []syscall.Errno, e syscall.Errno) bool {
-	for _, x := range es {
-		if x == e {
-			return true
-		}
-	}
-	return false
 }
 
 func TestNoNetwork(t *testing.T) {

@@ -1,9 +1,11 @@
 package seccomp
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -150,6 +152,13 @@ var operations = map[string]func(args []string) error{
 		return withSocket(unix.AF_INET, unix.SOCK_STREAM, 0, func(fd int) error {
 			return unix.SetsockoptInt(fd, unix.SOL_TCP, unix.TCP_NODELAY, 1)
 		})
+	},
+	"go-listen": func([]string) error {
+		l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		return l.Close()
 	},
 	"listen-unbound": func([]string) error {
 		return withSocket(unix.AF_INET, unix.SOCK_STREAM, 0, func(fd int) error { return unix.Listen(fd, 1) })

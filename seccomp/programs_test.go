@@ -38,7 +38,7 @@ func TestProgramsWithoutNetwork(t *testing.T) {
 				needFilters(t)
 				cmd := u.Helper(t, "filtered", append([]string{`{"Filter":{"NoNetwork":true}}`, tool}, tt.args...)...)
 				cmd.Dir = u.Dir(t)
-				cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "TMPDIR="+cmd.Dir)
+				cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "TMPDIR="+cmd.Dir, "GORACE=atexit_sleep_ms=0")
 				r := testenv.Run(t, cmd)
 				if r.Code != tt.code || !strings.Contains(r.Stdout+r.Stderr, tt.out) {
 					t.Errorf("%v; want exit %d and %q", r, tt.code, tt.out)

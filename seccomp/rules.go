@@ -45,6 +45,9 @@ var (
 		{callIoctl, syscall.EPERM, []condition{{arg: 1, mask: whole, val: unix.TIOCLINUX}}},
 	}
 
+	// EPERM would read better, but useradd(8) and others that write to the audit
+	// log go on without it only where EAFNOSUPPORT says that there is none, and
+	// node(1) tries IPv4 after IPv6.
 	networkRules = []rule{
 		{callSocket, syscall.EAFNOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_UNIX, not: true}}},
 		{callSocketpair, syscall.EAFNOSUPPORT, []condition{{arg: 0, mask: whole, val: unix.AF_UNIX, not: true}}},

@@ -14,8 +14,12 @@
 // next to nothing: from Linux 5.11 on the kernel remembers which calls pass
 // whatever their arguments, and runs the program only for the few that are
 // named in a rule. It can't be undone, is inherited by every descendant, and
-// holds against a debugger inside too: the kernel looks again at what a tracer
-// has changed.
+// holds against a debugger inside too: the kernel looks at what a tracer has
+// made of a call.
+//
+// Before Linux 5.16, installing a filter without
+// SECCOMP_FILTER_FLAG_SPEC_ALLOW also slows a program down by mitigations for
+// speculation that a filter of this kind has no use for.
 //
 // # Other doors
 //
@@ -64,7 +68,9 @@ const Name = "seccomp"
 type Filter struct {
 	// NoNetwork refuses sockets of every address family but AF_UNIX, netlink
 	// and packet sockets too, with EAFNOSUPPORT: programs take it as they take
-	// a kernel without IPv6, and go on without. The loopback is shut as well.
+	// a kernel without IPv6 or without audit, and go on, where EPERM would end
+	// some. The loopback is shut as well, and the list of network interfaces
+	// can't be read (getifaddrs(3) fails).
 	NoNetwork bool
 	// NoTerminalInjection refuses the ioctls TIOCSTI, with EIO, and TIOCLINUX,
 	// with EPERM, as kernels do that have them switched off: by these a command
@@ -77,8 +83,8 @@ type Filter struct {
 	// pass: they need a descriptor open for writing, which Landlock holds back.
 	NoTruncate bool
 	// PlainTCP refuses the sockets and flags that speak TCP unseen by
-	// Landlock's rights for TCP ports: IPPROTO_MPTCP (EPROTONOSUPPORT: programs
-	// fall back to TCP), AF_SMC (EAFNOSUPPORT), IPPROTO_SMC (EPROTONOSUPPORT),
+	// Landlock's rights for TCP ports: IPPROTO_MPTCP (EPROTONOSUPPORT, upon
+	// which Go, whose listeners ask for it, falls back to TCP), AF_SMC (EAFNOSUPPORT), IPPROTO_SMC (EPROTONOSUPPORT),
 	// the upper layers of TCP (ENOENT, which takes kernel TLS along), and
 	// sending with MSG_FASTOPEN (EOPNOTSUPP).
 	PlainTCP bool
