@@ -206,6 +206,7 @@ func readRecord(t *testing.T, text string) record {
 		var err error
 		switch e.Event {
 		case "applied":
+			r.applied = launch.Applied{} // the last one counts
 			err = json.Unmarshal([]byte(line), &r.applied)
 		case "setup-failed":
 			err = json.Unmarshal([]byte(line), &r.failed)

@@ -64,6 +64,9 @@ func fileText(path string) string {
 func errnoName(err error) string {
 	var e syscall.Errno
 	if errors.As(err, &e) {
+		if e == unix.EOPNOTSUPP { // it has two names
+			return "EOPNOTSUPP"
+		}
 		if name := unix.ErrnoName(e); name != "" {
 			return name
 		}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// report prints the table and what else there is to know, and returns whether
+// all is well.
+func report(w io.Writer, results []result, b *builds, took time.Duration) bool {
+	ok := true
+	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(tw, "\ncell\tkernel\tpassed\tfailed\tskipped\tseconds\t")
+	for _, r := range results {
+		how := ""
+		switch {
+		case r.missing != "" && r.required:
+			how = "MISSING, and required"
+		case r.missing != "":
+			how = "LEFT OUT"
+		case !r.ok():
+			how = "FAILED"
+		}
+		ok = ok && r.ok()
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%.1f\t%s\n", r.name, r.release, r.passed, r.failed, r.skipped, r.took.Seconds(), how)
+	}
+	_ = tw.Flush() // of standard output; nobody else can be told
+	for _, r := range results {
+		if r.missing != "" {
+			fmt.Fprintf(w, "\nnot run: %s: %s\n", r.name, r.missing)
+		}
+		if r.problems != nil {
+			fmt.Fprintf(w, "\nFAILED: %s\n  %s\n", r.name, strings.Join(r.problems, "\n  "))
+		}
+	}
+	skips(w, results)
+	fmt.Fprintln(w)
+	whole := slices.ContainsFunc(results, func(r result) bool { return r.whole })
+	for _, s := range b.suites {
+		if s.why != "" && (s.core || whole) {
+			fmt.Fprintf(w, "not run in any cell: %s %s%s: %s\n", s.pkg, s.skip, s.run, s.why)
+		}
+	}
+	if b.unlisted != nil {
+		fmt.Fprintf(w, "\npackages with tests that test/vm/matrix/suites.go doesn't list: %s\n", strings.Join(b.unlisted, ", "))
+	}
+	fmt.Fprintf(w, "\n%d cells in %v\n", len(results), took.Round(time.Second))
+	return ok
+}
+
+// skips prints why tests were skipped, and where.
+func skips(w io.Writer, results []result) {
+	type where struct{ tests, cells map[string]bool }
+	reasons := map[string]where{}
+	for _, r := range results {
+		for test, why := range r.skips {
+			if reasons[why].tests == nil {
+				reasons[why] = where{map[string]bool{}, map[string]bool{}}
+			}
+			reasons[why].tests[test] = true
+			reasons[why].cells[r.name] = true
+		}
+	}
+	if len(reasons) > 0 {
+		fmt.Fprintln(w, "\nskipped:")
+	}
+	for _, why := range slices.Sorted(maps.Keys(reasons)) {
+		tests := slices.Sorted(maps.Keys(reasons[why].tests))
+		more := ""
+		if len(tests) > 3 {
+			more = fmt.Sprintf(" and %d more", len(tests)-3)
+			tests = tests[:3]
+		}
+		fmt.Fprintf(w, "  %s\n      %s%s, in %d cells\n", why, strings.Join(tests, ", "), more, len(reasons[why].cells))
+	}
+}

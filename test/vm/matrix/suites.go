@@ -1,0 +1,48 @@
+package main
+
+// suite are tests of one package.
+type suite struct {
+	pkg string
+	// core tests run in every cell, the others in those called whole.
+	core bool
+	// run and skip are as go test's -run and -skip.
+	run, skip string
+	// why says why some are left out.
+	why string
+	// programs are packages that the tests build by go: a guest has a stand-in
+	// for it, which hands out what was built before.
+	programs []string
+}
+
+// suites are what runs in the cells. A guest has git, a shell and python3; it
+// has neither go nor compilers, and under emulation it takes 10 to 30 times as
+// long as this machine.
+var suites = []suite{
+	{pkg: "test/conformance", core: true},
+	{pkg: "landlock", skip: "^(TestCreateAtOnce)$", why: "many starts"},
+	{pkg: "launch", skip: "^(TestConcurrentStarts)$", why: "many starts"},
+	{pkg: "spawn", skip: "^(TestStartConcurrently|TestArm64)$", why: "many starts; emulation within emulation"},
+	{pkg: "policy", skip: "^(TestFindRepo|TestScanConfig)", why: "about git, not the kernel"},
+	{pkg: "seccomp"},
+	{pkg: "mountns"},
+	{pkg: "bwrap"},
+	{pkg: "cgroup"},
+	{pkg: "internal/nofile"},
+	{pkg: "internal/linux"},
+	{pkg: "test/escape", programs: []string{"test/escape/attack"}},
+}
+
+// leftOut are packages whose tests run on this machine only, and why.
+var leftOut = map[string]string{
+	"bench":             "measures",
+	"internal/archtest": "is about the source",
+	"internal/launcher": "is about the command line",
+	"internal/nearest":  "is about words",
+	"internal/testenv":  "is about the tests",
+	"test/integration":  "wants toolchains",
+	"test/llsim":        "plays on a newer kernel",
+	"test/nouserns":     "plays on a machine with namespaces",
+	"test/vm/matrix":    "is this program",
+	"test/vm/probe":     "is run by each cell",
+	"test/vm/vmrun":     "makes the guests",
+}
