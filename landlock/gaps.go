@@ -31,7 +31,8 @@ const (
 	// same where the kernel has the module.
 	GapSMC Gap = "smc"
 	// GapFastOpen: sendto(2) and sendmsg(2) with MSG_FASTOPEN connect without
-	// a check.
+	// a check. Some kernels have it closed (6.12.117 and 7.3.4; 6.18.44 has
+	// not), and no erratum tells.
 	GapFastOpen Gap = "tcp-fast-open"
 	// GapListen: listen(2) on a socket that was not bound binds it, to a port
 	// that the kernel chooses, without a check.

@@ -112,7 +112,7 @@ func system(allCaps bool) wants {
 const signals = "pidfd-send-signal kill kill-continue kill-group sigqueue tkill tgkill tgsigqueue"
 
 // host is how attacks on a process outside end.
-func host(abi int, allCaps bool) wants {
+func host(abi int) wants {
 	w := wants{}.
 		add("process_vm_writev", syscall.EPERM, "process-vm-writev").
 		add("process_vm_readv", syscall.EPERM, "process-vm-readv").
@@ -133,16 +133,13 @@ func host(abi int, allCaps bool) wants {
 	if abi < 6 {
 		w.add("", 0, signals)
 	}
-	if allCaps {
-		w.add("", 0, "proc-environ") // CAP_PERFMON may read
-	}
 	return w
 }
 
 // child is how the same attacks on a child of the command's own end.
-func child(abi int, allCaps bool) wants {
+func child(abi int) wants {
 	w := wants{}
-	for name := range host(abi, allCaps) {
+	for name := range host(abi) {
 		w[name] = want{}
 	}
 	// The file is not granted, like all of /proc; see proc-mem-read.
