@@ -37,12 +37,16 @@ type protector struct {
 	// open are the real paths of what is writable and lies in nothing else that
 	// is.
 	open []string
-	// named are those of the user's own choice.
-	named []string
+	// chosen are those that the user names.
+	chosen []string
 	// list is in no order, and a path may be in it twice.
 	list []Protected
 	// modules counts the repositories of submodules.
 	modules int
+	// ownConfig says that a config.worktree is there.
+	ownConfig bool
+	// included counts files of configuration that others include.
+	included int
 	// others says that the repository has other worktrees, whose logs are
 	// frozen.
 	others bool
@@ -102,6 +106,7 @@ func (p *protector) collect() []Protected {
 	if repo.WorkTree != "" {
 		p.worktree(repo.WorkTree)
 	}
+	p.configured()
 	return p.sorted()
 }
 
@@ -114,7 +119,7 @@ func (p *protector) common(dir string, linked bool) {
 	}
 	p.hooks(dir)
 	p.keep(dir+"/config", whyConfig)
-	p.keep(dir+"/config.worktree", whyConfig)
+	p.ownConfig = p.keep(dir+"/config.worktree", whyConfig) || p.ownConfig
 	p.keepIn(dir+"/info", "/attributes", whyAttributes)
 	p.keep(dir+"/commondir", whyPointer)
 	if linked {
@@ -144,7 +149,7 @@ func (p *protector) linked(dir string) {
 	p.add(dir, Reopened, whyOnTheWay)
 	p.add(dir+"/commondir", Frozen, whyPointer)
 	p.add(dir+"/gitdir", Frozen, whyPointer)
-	p.keep(dir+"/config.worktree", whyConfig)
+	p.ownConfig = p.keep(dir+"/config.worktree", whyConfig) || p.ownConfig
 	p.submodules(dir + "/modules")
 }
 
@@ -235,5 +240,7 @@ func (p *protector) checkout(gitDir string) {
 	if top[0] != '/' {
 		top = gitDir + "/" + top
 	}
-	p.compare(join(filepath.Clean(top), ".git"), whySubmodule)
+	top = filepath.Clean(top)
+	p.compare(join(top, ".git"), whySubmodule)
+	p.settings(gitDir+"/config", top)
 }

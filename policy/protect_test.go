@@ -3,6 +3,7 @@ package policy
 import (
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -207,5 +208,29 @@ func TestComparePaths(t *testing.T) {
 	slices.SortFunc(got, comparePaths)
 	if !slices.Equal(got, paths) {
 		t.Errorf("sorted: %q; want %q", got, paths)
+	}
+}
+
+// BenchmarkResolveProtect is the usual start with a mount layer: a linked
+// worktree among others, and a user with a configuration.
+func BenchmarkResolveProtect(b *testing.B) {
+	root := testenv.Dir(b)
+	top := newRepo(b, root+"/repo")
+	for _, name := range []string{"wt", "wt2", "wt3"} {
+		git(b, top, "worktree", "add", "-q", root+"/"+name)
+	}
+	mkdir(b, root+"/home")
+	write(b, root+"/home/.gitconfig", "[user]\n\tname = a\n\temail = a@example.com\n[alias]\n\tst = status\n")
+	p := Policy{Mode: WorkspaceWrite, Worktree: Path(root + "/wt")}
+	for _, layer := range []bool{false, true} {
+		b.Run("layer="+strconv.FormatBool(layer), func(b *testing.B) {
+			o := Options{Environ: []string{"HOME=" + root + "/home", "PATH=/usr/bin:/bin"}, MountLayer: layer}
+			b.ReportAllocs()
+			for b.Loop() {
+				if r, err := Resolve(p, o); err != nil || layer == (r.Protect == nil) {
+					b.Fatalf("Resolve = %+v, %v", r, err)
+				}
+			}
+		})
 	}
 }

@@ -19,7 +19,7 @@ func (p *protector) findOpen() {
 		switch g.Origin {
 		case FromUser:
 			path = realName(path)
-			p.named = append(p.named, path)
+			p.chosen = append(p.chosen, path)
 		case FromTmp:
 			if path == "/tmp" && mode(path) != syscall.S_IFDIR {
 				path = realName(path)
@@ -149,7 +149,7 @@ func (p *protector) found(path, why string, st *syscall.Stat_t) {
 // freeze protects a path that is there and is no symbolic link, and pins the
 // folders on the way to it. What the user made writable by name stays so.
 func (p *protector) freeze(path, why string) {
-	for _, name := range p.named {
+	for _, name := range p.chosen {
 		if name == path {
 			return
 		}
