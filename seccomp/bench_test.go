@@ -17,7 +17,8 @@ var all = []Filter{
 	{NoTerminalInjection: true},
 	{NoTerminalInjection: true, NoNetwork: true},
 	{NoTerminalInjection: true, PlainTCP: true},
-	{NoTerminalInjection: true, NoNetwork: true, NoTruncate: true, PlainTCP: true, NoListen: true},
+	{NoTerminalInjection: true, NoNewFilesystems: true, NoSubvolumes: true, NoForeignLimits: true},
+	filterOf(255),
 }
 
 func benchName(f Filter) string { return strings.ReplaceAll(f.String(), ", ", "+") }

@@ -25,6 +25,10 @@ const (
 	callIOUringSetup
 	callIOUringEnter
 	callIOUringRegister
+	callFsopen
+	callFsconfig
+	callFspick
+	callPrlimit
 	numCalls
 )
 
@@ -89,6 +93,10 @@ var amd64Numbers = numbers{
 	callIOUringSetup:    425,
 	callIOUringEnter:    426,
 	callIOUringRegister: 427,
+	callFsopen:          430,
+	callFsconfig:        431,
+	callFspick:          433,
+	callPrlimit:         302,
 }
 
 var i386Numbers = numbers{
@@ -111,6 +119,10 @@ var i386Numbers = numbers{
 	callIOUringSetup:    425,
 	callIOUringEnter:    426,
 	callIOUringRegister: 427,
+	callFsopen:          430,
+	callFsconfig:        431,
+	callFspick:          433,
+	callPrlimit:         340,
 }
 
 var arm64Numbers = numbers{
@@ -133,6 +145,10 @@ var arm64Numbers = numbers{
 	callIOUringSetup:    425,
 	callIOUringEnter:    426,
 	callIOUringRegister: 427,
+	callFsopen:          430,
+	callFsconfig:        431,
+	callFspick:          433,
+	callPrlimit:         261,
 }
 
 var armNumbers = numbers{
@@ -155,4 +171,8 @@ var armNumbers = numbers{
 	callIOUringSetup:    425,
 	callIOUringEnter:    426,
 	callIOUringRegister: 427,
+	callFsopen:          430,
+	callFsconfig:        431,
+	callFspick:          433,
+	callPrlimit:         369,
 }

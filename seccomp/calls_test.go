@@ -33,6 +33,10 @@ var callNames = map[call]string{
 	callIOUringSetup:    "IO_URING_SETUP",
 	callIOUringEnter:    "IO_URING_ENTER",
 	callIOUringRegister: "IO_URING_REGISTER",
+	callFsopen:          "FSOPEN",
+	callFsconfig:        "FSCONFIG",
+	callFspick:          "FSPICK",
+	callPrlimit:         "PRLIMIT64",
 }
 
 // TestNumbers holds the tables against those of golang.org/x/sys, which are

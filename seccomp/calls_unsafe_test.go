@@ -77,3 +77,47 @@ func send(fd int, call string, flags uintptr, msgFlags int32, port int) error {
 	}
 	return errnoErr(e)
 }
+
+func init() {
+	operations["fsopen"] = func(a []string) error {
+		fd, err := unix.Fsopen(a[0], unix.FSOPEN_CLOEXEC)
+		if err != nil {
+			return err
+		}
+		return unix.Close(fd)
+	}
+	operations["folder-ioctl"] = func(a []string) error {
+		return withFile("/", unix.O_RDONLY, func(fd int) error {
+			var buf [4096]byte
+			_, _, e := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), uintptr(number(a[0])), uintptr(unsafe.Pointer(&buf)))
+			return errnoErr(e)
+		})
+	}
+	operations["get-limit"] = func(a []string) error {
+		var lim unix.Rlimit
+		return unix.Prlimit(int(number(a[0])), unix.RLIMIT_CORE, nil, &lim)
+	}
+	operations["set-limit"] = func(a []string) error {
+		var lim unix.Rlimit
+		if err := unix.Getrlimit(unix.RLIMIT_CORE, &lim); err != nil {
+			return err
+		}
+		return unix.Prlimit(int(number(a[0])), unix.RLIMIT_CORE, &lim, nil)
+	}
+	// Like set-limit, from an address whose lower half is zero.
+	operations["set-limit-at-zero"] = func(a []string) error {
+		const at = 7 << 32
+		if _, _, e := unix.Syscall6(unix.SYS_MMAP, at, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED_NOREPLACE, ^uintptr(0), 0); e != 0 {
+			return e
+		}
+		if err := prlimit("0", 0, at); err != nil {
+			return err
+		}
+		return prlimit(a[0], at, 0)
+	}
+}
+
+func prlimit(pid string, set, get uintptr) error {
+	_, _, e := unix.Syscall6(unix.SYS_PRLIMIT64, uintptr(number(pid)), unix.RLIMIT_CORE, set, get, 0, 0)
+	return errnoErr(e)
+}

@@ -117,7 +117,11 @@ func (a *assembler) call(c call, nr uint32, rules [][]rule) {
 func (a *assembler) rule(r *rule) {
 	start := len(a.code)
 	for _, c := range r.when {
-		a.load(offsetArgs + argSize*uint32(c.arg))
+		at := offsetArgs + argSize*uint32(c.arg)
+		if c.high {
+			at += wordSize
+		}
+		a.load(at)
 		if c.mask != whole {
 			a.add(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask}.Assemble())
 		}

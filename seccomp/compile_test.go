@@ -95,6 +95,10 @@ func want(f Filter, m machine, d data) syscall.Errno {
 			return syscall.EIO
 		case f.NoTerminalInjection && arg(1) == 0x541c:
 			return syscall.EPERM
+		case f.NoSubvolumes && slices.Contains([]uint32{0x50009401, 0x5000940e, 0x5000940f, 0x50009417, 0x50009418, 0x5000943f}, arg(1)):
+			return syscall.EACCES
+		case f.NoSubvolumes && arg(1)>>8&0xff == 0xbc && (arg(1)&0xff == 17 || arg(1)&0xff == 30):
+			return syscall.EACCES
 		}
 	case callSocket:
 		inet := arg(0) == 2 || arg(0) == 10
@@ -146,6 +150,14 @@ func want(f Filter, m machine, d data) syscall.Errno {
 		if f.NoTruncate {
 			return syscall.ENOSYS
 		}
+	case callFsopen, callFsconfig, callFspick:
+		if f.NoNewFilesystems {
+			return syscall.EPERM
+		}
+	case callPrlimit:
+		if f.NoForeignLimits && arg(0) != 0 && d.args[2] != 0 {
+			return syscall.EPERM
+		}
 	case callIOUringSetup, callIOUringEnter, callIOUringRegister:
 		if sockets || f.NoTruncate {
 			return syscall.ENOSYS
@@ -154,7 +166,7 @@ func want(f Filter, m machine, d data) syscall.Errno {
 	return 0
 }
 
-// filterOf returns one of the 32 filters.
+// filterOf returns one of the 256 filters.
 func filterOf(bits uint8) Filter {
 	return Filter{
 		NoNetwork:           bits&1 != 0,
@@ -162,7 +174,21 @@ func filterOf(bits uint8) Filter {
 		NoTruncate:          bits&4 != 0,
 		PlainTCP:            bits&8 != 0,
 		NoListen:            bits&16 != 0,
+		NoNewFilesystems:    bits&32 != 0,
+		NoSubvolumes:        bits&64 != 0,
+		NoForeignLimits:     bits&128 != 0,
 	}
+}
+
+// some returns each filter that has one or two fields set, and the one with all.
+func some() []Filter {
+	fs := []Filter{filterOf(255)}
+	for i := range 8 {
+		for j := range i + 1 {
+			fs = append(fs, filterOf(1<<i|1<<j))
+		}
+	}
+	return fs
 }
 
 var machines = map[string]machine{"amd64": amd64, "arm64": arm64}
@@ -173,12 +199,12 @@ func TestEveryCall(t *testing.T) {
 	words := []uint32{
 		0, 1, 2, 3, 6, 10, 16, 31, 43, 256, 262, 0x200, 0x201, 0x202, 0x203, 0x80200,
 		unix.TIOCSTI, unix.TIOCLINUX, unix.TCGETS, unix.MSG_FASTOPEN, unix.MSG_NOSIGNAL, unix.MSG_FASTOPEN | unix.MSG_NOSIGNAL, whole,
+		0x50009401, 0x5000940e, 0x5000940f, 0x50009417, 0x50009418, 0x5000943f, 0x5000940d, 0x4020bc11, 0x4028bc1e, 0xbc12,
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	word := func() uint64 { return uint64(words[r.IntN(len(words))]) }
 	for name, m := range machines {
-		for bits := uint8(1); bits < 32; bits++ {
-			f := filterOf(bits)
+		for _, f := range some() {
 			v := vm(t, f, m)
 			for _, door := range m {
 				for nr := range uint32(500) {
@@ -206,8 +232,8 @@ func TestEveryCall(t *testing.T) {
 // TestOtherDoors: calls of x32 and of architectures that the machine hasn't.
 func TestOtherDoors(t *testing.T) {
 	for name, m := range machines {
-		for bits := uint8(1); bits < 32; bits++ {
-			v := vm(t, filterOf(bits), m)
+		for _, f := range some() {
+			v := vm(t, f, m)
 			var ds []data
 			for _, arch := range []uint32{0, unix.AUDIT_ARCH_S390X, unix.AUDIT_ARCH_ARMEB, unix.AUDIT_ARCH_RISCV64, whole} {
 				ds = append(ds, data{nr: 39, arch: arch})
@@ -222,7 +248,7 @@ func TestOtherDoors(t *testing.T) {
 			}
 			for _, d := range ds {
 				if got := decide(t, v, d); got != syscall.ENOSYS {
-					t.Errorf("%s: %v of %+v = %v; want %v", name, filterOf(bits), d, got, syscall.ENOSYS)
+					t.Errorf("%s: %v of %+v = %v; want %v", name, f, d, got, syscall.ENOSYS)
 				}
 			}
 		}

@@ -14,22 +14,34 @@ type rule struct {
 	when  []condition
 }
 
-// condition holds when the low 32 bits of an argument, of which only those in
-// mask count, are val; or, with not, when they aren't. Every argument that a
-// rule is about is an int or an unsigned int to the kernel, which drops the
-// upper half: a program that compared all 64 bits would let a call pass that
-// has something there.
+// condition holds when the low half of an argument (or, with high, the other
+// one), of which only the bits in mask count, is val; or, with not, when it
+// isn't. Every argument that a rule is about is an int or an unsigned int to the
+// kernel, which drops the upper half: a program that compared all 64 bits would
+// let a call pass that has something there. Pointers are the exception.
 type condition struct {
 	arg  uint8
 	mask uint32
 	val  uint32
 	not  bool
+	high bool
 }
 
 const (
 	whole = ^uint32(0)
 
 	tcpULP = 31 // option of SOL_TCP
+
+	btrfsSnapCreate     = 0x50009401
+	btrfsSubvolCreate   = 0x5000940e
+	btrfsSnapDestroy    = 0x5000940f
+	btrfsSnapCreateV2   = 0x50009417
+	btrfsSubvolCreateV2 = 0x50009418
+	btrfsSnapDestroyV2  = 0x5000943f
+	// Type and number of bcachefs's, without the size of what they take.
+	ioctlKind              = 0xffff
+	bcachefsSubvolDestroy  = 0xbc11
+	bcachefsSubvolDestroy2 = 0xbc1e
 
 	// The flags of open(2) that say whether it truncates what it doesn't open
 	// for writing. Access mode 3 opens for neither reading nor writing, and
@@ -83,6 +95,30 @@ var (
 		{callOpenat2, syscall.ENOSYS, nil}, // its flags lie in memory
 	}
 
+	filesystemRules = []rule{
+		{callFsopen, syscall.EPERM, nil},
+		{callFsconfig, syscall.EPERM, nil},
+		{callFspick, syscall.EPERM, nil},
+	}
+
+	subvolumeRules = []rule{
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSnapCreate}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSubvolCreate}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSnapDestroy}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSnapCreateV2}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSubvolCreateV2}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: whole, val: btrfsSnapDestroyV2}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: ioctlKind, val: bcachefsSubvolDestroy}}},
+		{callIoctl, syscall.EACCES, []condition{{arg: 1, mask: ioctlKind, val: bcachefsSubvolDestroy2}}},
+	}
+
+	// A limit is set where there is a pointer to a new one, whose lower half may
+	// be all zero.
+	limitRules = []rule{
+		{callPrlimit, syscall.EPERM, []condition{{arg: 0, mask: whole, val: 0, not: true}, {arg: 2, mask: whole, val: 0, not: true}}},
+		{callPrlimit, syscall.EPERM, []condition{{arg: 0, mask: whole, val: 0, not: true}, {arg: 2, mask: whole, val: 0, not: true, high: true}}},
+	}
+
 	socketcallRules = []rule{
 		{callSocketcall, syscall.ENOSYS, nil},
 	}
@@ -96,7 +132,7 @@ var (
 
 // rules returns the rules of f.
 func (f Filter) rules() [][]rule {
-	all := make([][]rule, 0, 8)
+	all := make([][]rule, 0, 10)
 	sockets := f.NoNetwork || f.PlainTCP || f.NoListen
 	for _, part := range [...]struct {
 		on    bool
@@ -107,6 +143,9 @@ func (f Filter) rules() [][]rule {
 		{f.PlainTCP, tcpRules},
 		{f.NoListen, listenRules},
 		{f.NoTruncate, truncateRules},
+		{f.NoNewFilesystems, filesystemRules},
+		{f.NoSubvolumes, subvolumeRules},
+		{f.NoForeignLimits, limitRules},
 		{sockets, socketcallRules},
 		{sockets || f.NoTruncate, ioUringRules},
 	} {

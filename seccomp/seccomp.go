@@ -33,8 +33,8 @@
 // in memory, where no filter can look. Wherever a rule is about sockets, all of
 // socketcall(2) fails with ENOSYS: 32-bit programs that know nothing else have
 // no sockets then, not even local ones. The same goes for io_uring, which
-// carries out calls that a filter never sees: with any rule but the one for
-// terminals, io_uring_setup(2) fails with ENOSYS, and programs fall back.
+// carries out calls that a filter never sees: wherever a rule is about sockets
+// or truncation, io_uring_setup(2) fails with ENOSYS, and programs fall back.
 //
 // # Limitations
 //
@@ -84,14 +84,29 @@ type Filter struct {
 	NoTruncate bool
 	// PlainTCP refuses the sockets and flags that speak TCP unseen by
 	// Landlock's rights for TCP ports: IPPROTO_MPTCP (EPROTONOSUPPORT, upon
-	// which Go, whose listeners ask for it, falls back to TCP), AF_SMC (EAFNOSUPPORT), IPPROTO_SMC (EPROTONOSUPPORT),
-	// the upper layers of TCP (ENOENT, which takes kernel TLS along), and
-	// sending with MSG_FASTOPEN (EOPNOTSUPP).
+	// which Go, whose listeners ask for it, falls back to TCP), AF_SMC
+	// (EAFNOSUPPORT), IPPROTO_SMC (EPROTONOSUPPORT), the upper layers of TCP
+	// (ENOENT, which takes kernel TLS along), and sending with MSG_FASTOPEN
+	// (EOPNOTSUPP).
 	PlainTCP bool
 	// NoListen refuses listen(2) on every socket, local ones too, with EACCES.
 	// It is for who may bind no port: listen(2) on a TCP socket that isn't
 	// bound binds it, and a filter can't tell which socket is meant.
 	NoListen bool
+
+	// NoNewFilesystems refuses fsopen(2), fspick(2) and fsconfig(2), with
+	// EPERM, as Landlock refuses the mount that would follow: making an overlay
+	// removes what is in its working directory before anything is mounted.
+	NoNewFilesystems bool
+	// NoSubvolumes refuses, with EACCES, the ioctls that make and delete
+	// subvolumes and snapshots of btrfs, and delete those of bcachefs, which
+	// Landlock's rights for folders don't see. They are refused inside the
+	// grants too.
+	NoSubvolumes bool
+	// NoForeignLimits refuses prlimit(2) that sets a limit of any process but
+	// the caller, for which the process is 0, with EPERM: a limit on its cpu
+	// time kills a process that no signal may reach. Limits can be read.
+	NoForeignLimits bool
 }
 
 // ForNetwork returns the part of a filter that n needs: NoNetwork for a mode of
@@ -104,6 +119,27 @@ func ForNetwork(n policy.Network) Filter {
 	return Filter{PlainTCP: n.ConnectTCP != nil || n.BindTCP != nil}
 }
 
+// ForGaps returns the filter that shuts the given gaps, as far as one is known
+// that does; see [Filter.Covers].
+func ForGaps(gaps ...string) Filter {
+	var f Filter
+	for _, g := range gaps {
+		switch g {
+		case gapMPTCP, gapSMC, gapFastOpen:
+			f.PlainTCP = true
+		case gapListen:
+			f.NoListen = true
+		case gapOverlay:
+			f.NoNewFilesystems = true
+		case gapBtrfs:
+			f.NoSubvolumes = true
+		case gapPrlimit:
+			f.NoForeignLimits = true
+		}
+	}
+	return f
+}
+
 // With returns a filter that refuses what f or g refuses.
 func (f Filter) With(g Filter) Filter {
 	return Filter{
@@ -112,6 +148,9 @@ func (f Filter) With(g Filter) Filter {
 		NoTruncate:          f.NoTruncate || g.NoTruncate,
 		PlainTCP:            f.PlainTCP || g.PlainTCP,
 		NoListen:            f.NoListen || g.NoListen,
+		NoNewFilesystems:    f.NoNewFilesystems || g.NoNewFilesystems,
+		NoSubvolumes:        f.NoSubvolumes || g.NoSubvolumes,
+		NoForeignLimits:     f.NoForeignLimits || g.NoForeignLimits,
 	}
 }
 
@@ -128,6 +167,9 @@ func (f Filter) String() string {
 		{f.NoTruncate, "truncate"},
 		{f.PlainTCP, "tcp-variants"},
 		{f.NoListen, "listen"},
+		{f.NoNewFilesystems, "new-filesystems"},
+		{f.NoSubvolumes, "subvolumes"},
+		{f.NoForeignLimits, "foreign-limits"},
 	} {
 		if p.on {
 			s = append(s, p.name)
@@ -139,15 +181,31 @@ func (f Filter) String() string {
 	return strings.Join(s, ", ")
 }
 
+// The gaps that package landlock names.
+const (
+	gapMPTCP    = "mptcp"
+	gapSMC      = "smc"
+	gapFastOpen = "tcp-fast-open"
+	gapListen   = "listen"
+	gapOverlay  = "overlay"
+	gapBtrfs    = "btrfs"
+	gapPrlimit  = "prlimit"
+)
+
 // Covers reports whether f shuts a gap that package landlock names (its Gap, as
-// a string): "mptcp", "smc", "tcp-fast-open" and "listen". A gap that isn't
-// known here isn't covered.
+// a string). A gap that isn't known here isn't covered.
 func (f Filter) Covers(gap string) bool {
 	switch gap {
-	case "mptcp", "smc", "tcp-fast-open":
+	case gapMPTCP, gapSMC, gapFastOpen:
 		return f.PlainTCP || f.NoNetwork
-	case "listen":
+	case gapListen:
 		return f.NoListen || f.NoNetwork
+	case gapOverlay:
+		return f.NoNewFilesystems
+	case gapBtrfs:
+		return f.NoSubvolumes
+	case gapPrlimit:
+		return f.NoForeignLimits
 	}
 	return false
 }
