@@ -1,9 +1,11 @@
 package seccomp
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/net/bpf"
@@ -56,93 +58,146 @@ func (f Filter) Compile() ([][]unix.SockFilter, error) {
 // compile returns the one program of f for m.
 func (f Filter) compile(m machine) ([]unix.SockFilter, error) {
 	rules := f.rules()
-	a := assembler{code: make([]unix.SockFilter, 0, 128)}
+	a := assembler{code: make([]unix.SockFilter, 0, 128), exit: make([]exit, 0, 32)}
 	a.load(offsetArch)
 	for i := range m {
-		start := len(a.code)
-		a.jump(bpf.JumpEqual, m[i].arch, 0)
+		over := a.jump(m[i].arch)
 		a.door(&m[i], rules)
-		a.code[start].Jf = a.distance(start)
+		a.code[over].Jf = a.distance(over)
 	}
 	a.refuse(syscall.ENOSYS)
 	return a.code, a.err
 }
 
-// assembler writes a program. The first error stays.
+// assembler writes a program. It is short: installing one takes the kernel
+// longer by each instruction, and by each step that a call takes to be let pass.
 type assembler struct {
 	code []unix.SockFilter
-	err  error
+	exit []exit // of the door that is being written
+	err  error  // the first one
+}
+
+// exit is a jump, by its index in the code, that is to lead to a refusal, once
+// it is known where that is.
+type exit struct {
+	jump      int
+	errno     syscall.Errno
+	otherwise bool // it leads there when its test doesn't hold
+}
+
+// target is a call that rules are about, by its number.
+type target struct {
+	nr    uint32
+	rules []*rule
 }
 
 // door writes what is done about the calls of d. It ends in a return.
 func (a *assembler) door(d *door, rules [][]rule) {
+	a.exit = a.exit[:0]
 	a.load(offsetNumber)
 	if d.x32 {
-		a.jump(bpf.JumpGreaterOrEqual, x32Bit, 1)
-		a.refuse(syscall.ENOSYS)
+		a.exit = append(a.exit, exit{a.jumpFrom(x32Bit), syscall.ENOSYS, false})
 	}
-	for c := range numCalls {
-		if d.nr[c] != none {
-			a.call(c, d.nr[c], rules)
-		}
+	a.dispatch(d.targets(rules))
+	for len(a.exit) > 0 {
+		e := a.exit[0].errno
+		a.land(0, e)
+		a.refuse(e)
 	}
-	a.allow()
 }
 
-// call writes the rules of a call, if there are any.
-func (a *assembler) call(c call, nr uint32, rules [][]rule) {
-	start := len(a.code)
-	a.jump(bpf.JumpEqual, nr, 0)
-	for _, list := range rules {
-		for i := range list {
-			if list[i].call != c {
-				continue
-			}
-			a.rule(&list[i])
-			if list[i].when == nil { // nothing comes after it
-				a.code[start].Jf = a.distance(start)
-				return
+// targets returns what the rules are about, in the order of the numbers.
+func (d *door) targets(rules [][]rule) []target {
+	ts := make([]target, 0, numCalls)
+	all := make([]*rule, 0, 64)
+	for c, nr := range d.nr {
+		if nr == none {
+			continue
+		}
+		start := len(all)
+		for _, list := range rules {
+			for i := range list {
+				if list[i].call == call(c) {
+					all = append(all, &list[i])
+				}
 			}
 		}
+		if len(all) > start {
+			ts = append(ts, target{nr, all[start:]})
+		}
 	}
-	if len(a.code) == start+1 {
-		a.code = a.code[:start]
+	slices.SortFunc(ts, func(a, b target) int { return cmp.Compare(a.nr, b.nr) })
+	return ts
+}
+
+// dispatch finds the call by its number, which is loaded, and writes what is
+// done about it. It ends in a return.
+func (a *assembler) dispatch(ts []target) {
+	if len(ts) > 3 {
+		mid := len(ts) / 2
+		above := a.jumpFrom(ts[mid].nr)
+		a.dispatch(ts[:mid])
+		a.code[above].Jt = a.distance(above)
+		a.dispatch(ts[mid:])
 		return
 	}
+	for _, t := range ts {
+		here := a.jump(t.nr)
+		if first := t.rules[0]; first.when == nil {
+			a.exit = append(a.exit, exit{here, first.errno, false})
+			continue
+		}
+		a.call(t.rules)
+		a.code[here].Jf = a.distance(here)
+	}
 	a.allow()
-	a.code[start].Jf = a.distance(start)
 }
 
-// rule writes what is done when the call of r is made.
-func (a *assembler) rule(r *rule) {
-	start := len(a.code)
-	for _, c := range r.when {
-		at := offsetArgs + argSize*uint32(c.arg)
-		if c.high {
-			at += wordSize
+// call writes the rules of a call that is known to be the one that is made.
+func (a *assembler) call(rules []*rule) {
+	var loaded *condition // whose argument is at hand
+	for _, r := range rules {
+		if r.when == nil {
+			a.refuse(r.errno)
+			return
 		}
-		a.load(at)
-		if c.mask != whole {
-			a.add(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask}.Assemble())
+		start := len(a.exit)
+		for i := range r.when {
+			c := &r.when[i]
+			if loaded == nil || !c.sameArgument(loaded) {
+				a.argument(c)
+			}
+			loaded = c
+			here := a.jump(c.val)
+			if i == len(r.when)-1 {
+				a.exit = append(a.exit, exit{here, r.errno, c.not})
+			} else { // leads to the next rule if it doesn't hold
+				a.exit = append(a.exit, exit{here, 0, !c.not})
+			}
 		}
-		a.jump(bpf.JumpEqual, c.val, 0)
+		if len(r.when) > 1 {
+			loaded = nil
+			a.land(start, 0)
+		}
 	}
-	a.refuse(r.errno)
+	a.allow()
+}
 
-	// Each condition that doesn't hold leads to behind the rule.
-	i := start
-	for _, c := range r.when {
-		i++
-		if c.mask != whole {
-			i++
+// land makes the exits from start on that are for e lead to the end of what has
+// been written.
+func (a *assembler) land(start int, e syscall.Errno) {
+	rest := a.exit[:start]
+	for _, x := range a.exit[start:] {
+		switch {
+		case x.errno != e:
+			rest = append(rest, x)
+		case x.otherwise:
+			a.code[x.jump].Jf = a.distance(x.jump)
+		default:
+			a.code[x.jump].Jt = a.distance(x.jump)
 		}
-		if c.not {
-			a.code[i].Jt = a.distance(i)
-		} else {
-			a.code[i].Jf = a.distance(i)
-		}
-		i++
 	}
+	a.exit = rest
 }
 
 // distance returns what the conditional jump at i skips in order to lead to
@@ -159,9 +214,27 @@ func (a *assembler) load(offset uint32) {
 	a.add(bpf.LoadAbsolute{Off: offset, Size: wordSize}.Assemble())
 }
 
-// jump goes on if the test holds, and skips some instructions otherwise.
-func (a *assembler) jump(test bpf.JumpTest, val uint32, otherwise uint8) {
-	a.add(bpf.JumpIf{Cond: test, Val: val, SkipFalse: otherwise}.Assemble())
+func (a *assembler) argument(c *condition) {
+	at := offsetArgs + argSize*uint32(c.arg)
+	if c.high {
+		at += wordSize
+	}
+	a.load(at)
+	if c.mask != whole {
+		a.add(bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: c.mask}.Assemble())
+	}
+}
+
+// jump writes a jump on what is loaded being val, and returns where it is.
+func (a *assembler) jump(val uint32) int {
+	a.add(bpf.JumpIf{Cond: bpf.JumpEqual, Val: val}.Assemble())
+	return len(a.code) - 1
+}
+
+// jumpFrom is like jump, on being val or more.
+func (a *assembler) jumpFrom(val uint32) int {
+	a.add(bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: val}.Assemble())
+	return len(a.code) - 1
 }
 
 func (a *assembler) allow() {

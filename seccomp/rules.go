@@ -27,6 +27,11 @@ type condition struct {
 	high bool
 }
 
+// sameArgument reports whether c and d look at the same bits.
+func (c *condition) sameArgument(d *condition) bool {
+	return c.arg == d.arg && c.high == d.high && c.mask == d.mask
+}
+
 const (
 	whole = ^uint32(0)
 
