@@ -16,6 +16,7 @@ type checkout struct {
 	t        testing.TB
 	common   *testenv.Repo // where the repository is
 	launcher string        // empty: not confined
+	backend  string        // of the launcher
 }
 
 // kinds are the ways in which a working tree and its repository lie.
@@ -57,11 +58,11 @@ func redate(t *testing.T, r *testenv.Repo, message string) {
 	testenv.Output(t, cmd)
 }
 
-// confined returns the same working tree with its commands confined by
-// Landlock alone.
-func (c *checkout) confined() *checkout {
+// confined returns the same working tree with its commands confined by a
+// backend.
+func (c *checkout) confined(backend string) *checkout {
 	in := *c
-	in.launcher = testenv.BuildLauncher(c.t)
+	in.launcher, in.backend = testenv.BuildLauncher(c.t), backend
 	return &in
 }
 
@@ -69,7 +70,7 @@ func (c *checkout) confined() *checkout {
 func (c *checkout) command(args ...string) *exec.Cmd {
 	c.t.Helper()
 	if c.launcher != "" {
-		args = append([]string{c.launcher, "--backend", "landlock", ".", "--"}, args...)
+		args = append([]string{c.launcher, "--backend", c.backend, ".", "--"}, args...)
 	}
 	cmd := c.Command(args[0], args[1:]...)
 	cmd.Env = append(cmd.Env, dates...)
@@ -176,6 +177,8 @@ var gitSteps = []step{
 	{name: "sparse reading", do: "blame README >/dev/null && git diff HEAD~1 >/dev/null && git grep -q read && git describe --tags --always >/dev/null && git archive HEAD >/dev/null"},
 }
 
+// TestGit does the same with each backend: Landlock alone, and with a mount
+// layer.
 func TestGit(t *testing.T) {
 	want := map[string][]outcome{}
 	for _, kind := range kinds {
@@ -183,35 +186,44 @@ func TestGit(t *testing.T) {
 	}
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		for _, kind := range kinds {
-			for _, packed := range []bool{false, true} {
-				name := kind + "/loose"
-				if packed {
-					name = kind + "/packed"
-				}
-				t.Run(name, func(t *testing.T) {
+			for _, tt := range []struct {
+				name, backend string
+				packed        bool
+			}{
+				{"landlock/loose", "landlock", false},
+				{"landlock/packed", "landlock", true},
+				{"mounts", "landlock+mountns", true},
+			} {
+				t.Run(kind+"/"+tt.name, func(t *testing.T) {
 					t.Parallel()
-					compareSteps(t, newCheckout(t, u, kind), want[kind], packed)
+					c := newCheckout(t, u, kind)
+					in := c.confined(tt.backend)
+					if tt.backend != "landlock" {
+						if r := in.run("true"); r.Code != 0 {
+							testenv.Skip(t, "no mount layer: %v", r)
+						}
+					}
+					compareSteps(t, c, in, want[kind], tt.packed)
 				})
 			}
 		}
 	})
 }
 
-// compareSteps does gitSteps confined in c and compares each with the outcome
-// that it has to have.
-func compareSteps(t *testing.T, c *checkout, want []outcome, packed bool) {
+// compareSteps does gitSteps in the checkout in, which is c confined, and
+// compares each with the outcome that it has to have.
+func compareSteps(t *testing.T, c, in *checkout, want []outcome, packed bool) {
 	t.Helper()
-	in := c.confined()
-	linked := c.Repo != c.common
+	unlockable := c.Repo != c.common && in.backend == "landlock"
 	for i, st := range gitSteps {
 		got := in.step(st, packed)
 		if got.Code != want[i].Code {
 			t.Fatalf("%s: %v\nwant exit %d, as unconfined", st.name, got, want[i].Code)
 		}
-		if said := refused(got.Stderr); said != "" && (!linked || !st.locks || !strings.Contains(said, "packed-refs.lock")) {
+		if said := refused(got.Stderr); said != "" && (!unlockable || !st.locks || !strings.Contains(said, "packed-refs.lock")) {
 			t.Errorf("%s: %s\nwant nothing refused", st.name, said)
 		}
-		if linked && st.left != "" {
+		if unlockable && st.left != "" {
 			c.must(st.left)
 		}
 		if got := c.state(); got != want[i].state {

@@ -67,7 +67,7 @@ func refusedCheckout(t *testing.T, u testenv.User, kind string) *checkout {
 
 func refuse(t *testing.T, c *checkout, do, remove string) {
 	t.Helper()
-	in := c.confined()
+	in := c.confined("landlock")
 	state, repository := c.state(), contents(t, c.common.Dir+"/.git")
 	r := in.run("sh", "-c", "git "+do)
 	if r.Code <= 0 || !strings.Contains(r.Stderr, "error: ") && !strings.Contains(r.Stderr, "fatal: ") {
@@ -93,7 +93,7 @@ func refuse(t *testing.T, c *checkout, do, remove string) {
 func TestGitClone(t *testing.T) {
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		c := refusedCheckout(t, u, "clone")
-		in := c.confined()
+		in := c.confined("landlock")
 		for _, do := range []string{
 			"branch -c topic copied", "branch -m topic renamed", "branch -D renamed", "branch -d merged",
 			"branch --set-upstream-to=origin/main", "tag -d v1", "update-ref -d refs/heads/copied", "stash drop", "stash clear",
