@@ -59,7 +59,7 @@ func programDir(t *testing.T) string {
 	if programs.dir != "" {
 		return programs.dir
 	}
-	dir, err := os.MkdirTemp("", "shofer-test-") //nolint:usetesting // it outlives the test, for others to use
+	dir, err := os.MkdirTemp("", "shofer-test-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}
