@@ -67,6 +67,22 @@ func attemptMain(args []string) int {
 // inTree is an attempt's folder in the worktree.
 func (s *scene) inTree(a, name string) string { return filepath.Join(s.In, a, name) }
 
+// leakedFD is open for writing when the attempts begin: a file outside, as a
+// careless caller leaves one open.
+const leakedFD = 4
+
+var leakedDescriptor = attempt{policy.PromiseWrite, "leaked-descriptor", func(_ *scene, d string) error {
+	var here, there unix.Stat_t
+	if err := unix.Stat(d+"/file", &there); err != nil {
+		return err
+	}
+	if err := unix.Fstat(leakedFD, &here); err != nil || here.Ino != there.Ino || here.Dev != there.Dev {
+		return unix.EBADF // or the number is something else's by now
+	}
+	_, err := unix.Write(leakedFD, []byte("more"))
+	return err
+}}
+
 // attempts are all there are. Control is the promise of what must work inside.
 var attempts = []attempt{
 	{policy.PromiseWrite, "create", func(_ *scene, d string) error { return openFor(d+"/new", os.O_WRONLY|os.O_CREATE) }},
@@ -126,6 +142,7 @@ var attempts = []attempt{
 		}
 		return err
 	}},
+	leakedDescriptor,
 
 	{policy.PromiseRead, "open", func(_ *scene, d string) error { return openFor(d+"/file", os.O_RDONLY) }},
 	{policy.PromiseRead, "list", func(_ *scene, d string) error {

@@ -37,7 +37,7 @@ func refusals(p policy.Promise) []syscall.Errno {
 	refused := []syscall.Errno{unix.EACCES, unix.EPERM}
 	switch p {
 	case policy.PromiseWrite, policy.PromiseProtect, policy.PromiseMetadata:
-		return append(refused, unix.EROFS, unix.EXDEV, unix.EBUSY)
+		return append(refused, unix.EROFS, unix.EXDEV, unix.EBUSY, unix.EBADF)
 	case policy.PromiseRead:
 		return append(refused, unix.ENOENT)
 	case policy.PromiseSignals:

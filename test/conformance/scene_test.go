@@ -130,7 +130,20 @@ func (s *scene) attempt(options []string) (testenv.Result, record, []outcome) {
 	rec := func() record { return record{} }
 	if options != nil {
 		rec = s.confine(cmd, options)
+	} else {
+		null, err := os.Open(os.DevNull)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer null.Close()
+		cmd.ExtraFiles = []*os.File{null} // as many as confine has
 	}
+	leak, err := os.OpenFile(filepath.Join(s.folder(leakedDescriptor), "file"), os.O_WRONLY, 0)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer leak.Close()
+	cmd.ExtraFiles = append(cmd.ExtraFiles, leak) // descriptor leakedFD
 	s.environ(cmd)
 	r := testenv.Run(s.t, cmd)
 	var outcomes []outcome
