@@ -1,6 +1,10 @@
 package landlock
 
-import "github.com/shofer-dev/shofer-sandbox/policy"
+import (
+	"slices"
+
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
 
 // Gap is a way round a promise that Landlock doesn't see. Each one can be shut
 // by a seccomp filter that looks at the call's arguments, as far as these are
@@ -35,7 +39,7 @@ const (
 	// not), and no erratum tells.
 	GapFastOpen Gap = "tcp-fast-open"
 	// GapListen: listen(2) on a socket that was not bound binds it, to a port
-	// that the kernel chooses, without a check.
+	// that the kernel chooses, without a check. A list with port 0 allows that.
 	GapListen Gap = "listen"
 )
 
@@ -61,7 +65,7 @@ func Gaps(s Support, n policy.Network) []Gap {
 	if n.ConnectTCP != nil {
 		gaps = append(gaps, GapFastOpen)
 	}
-	if n.BindTCP != nil {
+	if n.BindTCP != nil && !slices.Contains(n.BindTCP, 0) {
 		gaps = append(gaps, GapListen)
 	}
 	return gaps

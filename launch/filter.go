@@ -19,25 +19,68 @@ func filterOf(p *policy.Policy, s landlock.Support) seccomp.Filter {
 	f.NoListen = p.Network.BindTCP != nil && len(p.Network.BindTCP) == 0
 	// Landlock doesn't see truncation before ABI 3. The filter refuses it
 	// inside the grants too, so it has to be asked for.
-	f.NoTruncate = p.BestEffort && (s.ABI == 1 || s.ABI == 2) && p.Mode != policy.Unconfined
+	f.NoTruncate = p.BestEffort && (s.ABI == 1 || s.ABI == 2)
+	f = f.With(shutting(policy.PromiseWrite))
+	if !p.IPC.AllowSignals {
+		f = f.With(shutting(policy.PromiseSignals))
+	}
 	return f
 }
 
-// withFilter corrects what Landlock alone holds by what the filter adds.
-// unsupported is why there are no filters, nil if there are.
-func withFilter(features []policy.Feature, p *policy.Policy, s landlock.Support, f seccomp.Filter, unsupported error) []policy.Feature {
+// shutting returns the filter for what Landlock doesn't see of a promise.
+func shutting(promise policy.Promise) seccomp.Filter {
+	var names []string
+	for _, g := range landlock.GapsIn(promise) {
+		names = append(names, string(g))
+	}
+	return seccomp.ForGaps(names...)
+}
+
+// withFilter corrects what Landlock alone holds by what the filter adds, and
+// says where it lacks it. unsupported is why there are no filters, nil if
+// there are.
+func withFilter(features []policy.Feature, p *policy.Policy, s landlock.Support, f seccomp.Filter, unsupported error) {
+	const both = landlock.Name + "+" + seccomp.Name
 	for i := range features {
-		switch {
-		case features[i].Promise == policy.PromiseNetwork:
-			features[i] = network(features[i], p, s, f, unsupported)
-		case features[i].Promise == policy.PromiseWrite && f.NoTruncate && unsupported == nil:
-			features[i] = policy.Feature{
-				Promise: policy.PromiseWrite, State: policy.Enforced, By: landlock.Name + "+" + seccomp.Name,
+		feature := &features[i]
+		if feature.Promise == policy.PromiseNetwork {
+			*feature = network(*feature, p, s, f, unsupported)
+			continue
+		}
+		if feature.Promise == policy.PromiseWrite && f.NoTruncate && unsupported == nil {
+			*feature = policy.Feature{
+				Promise: feature.Promise, State: policy.Enforced, By: both,
 				Why: "truncate(2) is refused inside the grants too",
 			}
 		}
+		if feature.State != policy.Enforced {
+			continue
+		}
+		if open := uncovered(landlock.GapsIn(feature.Promise), f, unsupported); len(open) > 0 {
+			feature.Why = "except for what Landlock doesn't see: " + strings.Join(open, ", ") + reason(unsupported)
+		} else if len(landlock.GapsIn(feature.Promise)) > 0 {
+			feature.By = both
+		}
 	}
-	return features
+}
+
+// uncovered lists the gaps that the filter leaves open.
+func uncovered(gaps []landlock.Gap, f seccomp.Filter, unsupported error) (open []string) {
+	for _, g := range gaps {
+		if unsupported != nil || !f.Covers(string(g)) {
+			open = append(open, string(g))
+		}
+	}
+	return open
+}
+
+// reason is why there are no filters, as the end of a sentence.
+func reason(unsupported error) string {
+	var e *seccomp.SupportError
+	if errors.As(unsupported, &e) {
+		return " (" + e.Reason() + ")"
+	}
+	return ""
 }
 
 func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter seccomp.Filter, unsupported error) policy.Feature {
@@ -50,12 +93,7 @@ func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter secc
 	if !tcp || s.ABI < landlock.ABITCP || udp && s.ABI < landlock.ABIUDP {
 		return f
 	}
-	var open []string
-	for _, g := range landlock.Gaps(s, n) {
-		if !filter.Covers(string(g)) || unsupported != nil {
-			open = append(open, string(g))
-		}
-	}
+	open := uncovered(landlock.Gaps(s, n), filter, unsupported)
 	switch {
 	case len(open) == 0:
 		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: landlock.Name + "+" + seccomp.Name}
@@ -63,11 +101,7 @@ func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter secc
 		f.Why = "listen(2) on a socket that isn't bound takes a port that the kernel chooses, and no filter can tell"
 		f.Mend = "add port 0 to the list, which allows such ports, or allow none"
 	default:
-		f.Why = "Landlock's rights for TCP don't see " + strings.Join(open, ", ")
-		var e *seccomp.SupportError
-		if errors.As(unsupported, &e) {
-			f.Why, f.Mend = f.Why+"; "+e.Reason(), e.Mend()
-		}
+		f.Why = "Landlock's rights for TCP don't see " + strings.Join(open, ", ") + reason(unsupported)
 	}
 	return f
 }
@@ -76,10 +110,7 @@ func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter secc
 // shares its caller's terminal may not type into it.
 func (s *Sandbox) filters(v *variant, files []int, newSession bool) ([][]unix.SockFilter, error) {
 	f := v.filter
-	f.NoTerminalInjection = !newSession && hasTerminal(files)
-	if f.NoTerminalInjection && seccomp.Probe() != nil {
-		f.NoTerminalInjection = false // nothing promises it
-	}
+	f.NoTerminalInjection = !newSession && !v.noFilters && hasTerminal(files)
 	return f.Compile()
 }
 

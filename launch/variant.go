@@ -25,6 +25,7 @@ type variant struct {
 	domain     *landlock.Domain
 	mounts     mountns.Plan
 	filter     seccomp.Filter
+	noFilters  bool
 	namespaces uintptr
 	worktree   fileID
 	applied    Applied
@@ -87,13 +88,12 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	v.applied.Features = landlock.Features(s.support, r)
 	if p.Mode != policy.Unconfined {
 		v.filter = filterOf(&p, s.support)
-		if v.filter != (seccomp.Filter{}) {
-			unsupported := seccomp.Probe()
-			v.applied.Features = withFilter(v.applied.Features, &p, s.support, v.filter, unsupported)
-			if unsupported != nil {
-				v.filter = seccomp.Filter{} // whether that matters is a question of what is required
-			}
+		unsupported := seccomp.Probe()
+		withFilter(v.applied.Features, &p, s.support, v.filter, unsupported)
+		if unsupported != nil {
+			v.filter = seccomp.Filter{} // whether that matters is a question of what is required
 		}
+		v.noFilters = unsupported != nil
 	}
 	for i, f := range v.applied.Features {
 		if f.Promise == policy.PromiseProtect {

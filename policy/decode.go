@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
 )
 
 // decodeLimit bounds a policy in JSON.
@@ -290,7 +292,7 @@ func (w *walker) object(t reflect.Type) error {
 				names = append(names, known)
 			}
 			slices.Sort(names)
-			if near := nearest(lower(name), names); near != "" {
+			if near := nearest.Word(lower(name), names); near != "" {
 				e.Hint = "did you mean \"" + near + "\"?"
 			}
 			return e

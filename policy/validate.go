@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
 )
 
 // Validate checks what can be known without looking at the machine. The error
@@ -214,7 +216,7 @@ func capHint(plain string, names []string) string {
 	if slices.Contains(names, plain) {
 		return "did you mean \"" + plain + "\"?"
 	}
-	if near := nearest(plain, names); near != "" {
+	if near := nearest.Word(plain, names); near != "" {
 		return "did you mean \"" + near + "\"?"
 	}
 	return "names are lower case and without \"cap_\", as in setuid"

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
 )
 
 func TestValidate(t *testing.T) {
@@ -134,8 +136,8 @@ func TestNearest(t *testing.T) {
 		"net": "network", "networking": "network", "evn": "env", "e": "", "": "", "xyz": "", "nuix": "unix",
 		"reda": "read", "completely": "",
 	} {
-		if got := nearest(word, words); got != want {
-			t.Errorf("nearest(%q) = %q; want %q", word, got, want)
+		if got := nearest.Word(word, words); got != want {
+			t.Errorf("Word(%q) = %q; want %q", word, got, want)
 		}
 	}
 }

@@ -3,33 +3,34 @@ package nearest
 
 import "strings"
 
-// Word returns the word that was probably meant: the closest within two edits,
-// else one that word is the beginning of, else one that it begins with; "" if
-// there is none.
+// Word returns the word that was probably meant: one that is a single edit
+// away, or that word is the beginning of, or that it begins with, or that is
+// two edits away; "" if none is near.
 func Word(word string, words []string) string {
-	best, bestDistance := "", 3
-	for _, w := range words {
-		if d := distance(word, w); d < bestDistance && d < max(len(word), len(w)) {
-			best, bestDistance = w, d
+	within := func(limit int) string {
+		for _, w := range words {
+			if distance(word, w) <= limit && min(len(word), len(w)) > limit {
+				return w
+			}
 		}
-	}
-	if best != "" {
-		return best
-	}
-	if len(word) < 2 {
 		return ""
 	}
-	for _, w := range words {
-		if strings.HasPrefix(w, word) {
-			return w
+	if w := within(1); w != "" {
+		return w
+	}
+	if len(word) >= 2 {
+		for _, w := range words {
+			if strings.HasPrefix(w, word) {
+				return w
+			}
+		}
+		for _, w := range words {
+			if strings.HasPrefix(word, w) {
+				return w
+			}
 		}
 	}
-	for _, w := range words {
-		if strings.HasPrefix(word, w) {
-			return w
-		}
-	}
-	return ""
+	return within(2)
 }
 
 // distance counts the bytes to insert, delete, replace or swap with a
