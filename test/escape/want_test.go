@@ -54,7 +54,10 @@ func outside(allCaps bool) wants {
 		add("mkdirat", syscall.EACCES, "uring-mkdirat").
 		add("core", syscall.EACCES, "core-dump").
 		add("mount", syscall.EPERM, "userns-bind userns-overlay").
-		add("fsconfig create", syscall.EACCES, "userns-overlay-detached").
+		// Landlock sees none of these; a filter does.
+		add("fsopen", syscall.EPERM, "userns-overlay-detached userns-overlay-workdir").
+		add("ioctl", syscall.EACCES, "btrfs-subvolume").
+		add("ioctl subvolume", syscall.EACCES, "btrfs-snapshot").
 		add("move_mount", syscall.EPERM, "userns-tree-move").
 		add("pivot_root", syscall.EPERM, "userns-pivot-root").
 		add("open_by_handle_at", syscall.EPERM, "open-by-handle userns-handle").
@@ -84,7 +87,9 @@ func inside(allCaps bool) wants {
 	w.add("mknod", syscall.EACCES, "mknod-char mknod-block").
 		add("open_by_handle_at", syscall.EPERM, "open-by-handle userns-handle").
 		add("mount", syscall.EPERM, "userns-bind userns-overlay").
-		add("fsconfig create", syscall.EACCES, "userns-overlay-detached").
+		add("fsopen", syscall.EPERM, "userns-overlay-detached userns-overlay-workdir").
+		add("ioctl", syscall.EACCES, "btrfs-subvolume").
+		add("ioctl subvolume", syscall.EACCES, "btrfs-snapshot").
 		add("openat", syscall.EACCES, "userns-tree").
 		add("move_mount", syscall.EPERM, "userns-tree-move").
 		add("pivot_root", syscall.EPERM, "userns-pivot-root")
@@ -125,6 +130,7 @@ func host(abi int) wants {
 		add("tkill", syscall.EPERM, "tkill").
 		add("tgkill", syscall.EPERM, "tgkill").
 		add("rt_tgsigqueueinfo", syscall.EPERM, "tgsigqueue").
+		add("prlimit", syscall.EPERM, "prlimit").
 		// The call is about a pipe of its own; that nothing arrives is seen in
 		// the host.
 		add("", 0, "async-io").
@@ -142,16 +148,8 @@ func child(abi int) wants {
 	for name := range host(abi) {
 		w[name] = want{}
 	}
+	// The filter can't tell a child from a stranger.
+	w.add("prlimit", syscall.EPERM, "prlimit")
 	// The file is not granted, like all of /proc; see proc-mem-read.
 	return w.add("open", syscall.EACCES, "proc-mem")
-}
-
-// holes are attacks that succeed outside, and why. They are known and have to
-// be shut by something else than Landlock. A hole that is shut belongs in the
-// tables above.
-var holes = map[string]string{
-	"userns-overlay-workdir": "Landlock doesn't see that fsconfig(2) makes an overlay, which clears a folder called work",
-	"prlimit":                "Landlock doesn't see prlimit(2): with a limit of its cpu time a process can be killed",
-	"btrfs-subvolume":        "Landlock doesn't see the file system's own ioctls",
-	"btrfs-snapshot":         "Landlock doesn't see the file system's own ioctls",
 }
