@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,7 +49,7 @@ func races(t *testing.T) (starts int, end time.Time) {
 func (s *stage) burn() {
 	s.t.Helper()
 	for range runtime.NumCPU() {
-		cmd := s.command("sh", "-c", "while :; do :; done")
+		cmd := unbounded(s.command("sh", "-c", "while test -e /proc/$PPID; do :; done"))
 		if err := cmd.Start(); err != nil {
 			s.t.Fatal(err)
 		}
@@ -57,6 +58,11 @@ func (s *stage) burn() {
 			_ = cmd.Wait()
 		})
 	}
+}
+
+// unbounded returns a command like cmd that may take as long as it likes.
+func unbounded(cmd *exec.Cmd) *exec.Cmd {
+	return &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, SysProcAttr: cmd.SysProcAttr}
 }
 
 // workers run f with the numbers up to starts, several at a time, and return
@@ -108,9 +114,8 @@ func TestNoRaceLauncher(t *testing.T) {
 		starts, end := races(t)
 		pattern := s.launch(".", "--", s.find("touch"))
 		ran, err := workers(starts, end, func(i int) error {
-			cmd := exec.Command(pattern.Path, append(pattern.Args[1:len(pattern.Args):len(pattern.Args)],
-				fmt.Sprintf("%s/%d", s.tree, i), fmt.Sprintf("%s/%d", s.outside, i))...)
-			cmd.Env, cmd.Dir, cmd.SysProcAttr = pattern.Env, pattern.Dir, pattern.SysProcAttr
+			cmd := unbounded(pattern)
+			cmd.Args = append(slices.Clone(cmd.Args), fmt.Sprintf("%s/%d", s.tree, i), fmt.Sprintf("%s/%d", s.outside, i))
 			out, err := cmd.CombinedOutput()
 			return refusedTouch(err, string(out))
 		})
@@ -127,7 +132,7 @@ func TestNoRaceGo(t *testing.T) {
 		s.burn()
 		s.mkdir(s.base + "/free")
 		starts, end := races(t)
-		host := u.Helper(t, "race host", s.base, s.find("touch"), strconv.Itoa(starts), end.Format(time.RFC3339Nano))
+		host := unbounded(u.Helper(t, "race host", s.base, s.find("touch"), strconv.Itoa(starts), end.Format(time.RFC3339Nano)))
 		host.Env = append(host.Env, "HOME="+s.home)
 		out := strings.Fields(testenv.Output(t, host))
 		if len(out) != 2 {
