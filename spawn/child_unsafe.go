@@ -264,14 +264,16 @@ func (g *program) restrict() bool {
 	return true
 }
 
-// dropCaps reduces the bounding set, as far as that is allowed, and then the
-// rest. The kernel says EINVAL for the first capability that it doesn't know.
+// dropCaps gives up all capabilities but those to keep. The bounding set is
+// reduced too, as far as that is allowed, unless no_new_privs makes it moot: a
+// program can't gain what the process doesn't have then. The kernel says EINVAL
+// for the first capability that it doesn't know.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func (g *program) dropCaps() bool {
-	for c := 0; c < 64; c++ {
+	for c := 0; c < 64 && !g.plan.NoNewPrivs; c++ {
 		if g.caps.data[c>>5].Permitted&(1<<(c&31)) != 0 {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/nofile"
@@ -96,10 +97,11 @@ func compile(p *Plan) (*program, error) {
 	if g.path, err = syscall.BytePtrFromString(p.Path); err != nil || p.Path == "" {
 		return nil, bad("path")
 	}
-	if g.argv, err = syscall.SlicePtrFromStrings(p.Argv); err != nil || len(p.Argv) == 0 {
+	var ok bool
+	if g.argv, ok = cStrings(p.Argv); !ok || len(p.Argv) == 0 {
 		return nil, bad("arguments")
 	}
-	if g.env, err = syscall.SlicePtrFromStrings(p.Env); err != nil {
+	if g.env, ok = cStrings(p.Env); !ok {
 		return nil, bad("environment")
 	}
 	if p.Dir != "" {
@@ -160,6 +162,25 @@ func (g *program) addRlimits(limits []Rlimit) {
 		}
 		g.rlimits = append(g.rlimits, rlimit{l.Resource, r})
 	}
+}
+
+// cStrings returns the strings as the kernel wants them, with nil at the end,
+// all in one piece of memory; false if one has a NUL byte.
+func cStrings(list []string) ([]*byte, bool) {
+	n := 0
+	for _, s := range list {
+		if strings.IndexByte(s, 0) >= 0 {
+			return nil, false
+		}
+		n += len(s) + 1
+	}
+	b := make([]byte, n)
+	ptrs := make([]*byte, len(list)+1)
+	for i, s := range list {
+		ptrs[i] = &b[0]
+		b = b[copy(b, s)+1:]
+	}
+	return ptrs, true
 }
 
 // addNamespaces translates what concerns namespaces, and returns the name of

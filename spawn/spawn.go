@@ -87,7 +87,8 @@ type Plan struct {
 
 	// Caps, if not nil, is the set of capabilities to keep, a bit for each. It
 	// must be a part of what the caller has. Inheritable and ambient sets are
-	// cleared, and the bounding set is reduced if the caller may do that.
+	// cleared, and without NoNewPrivs the bounding set is reduced if the caller
+	// may do that.
 	Caps *uint64
 	// NoNewPrivs sets no_new_privs, without which an unprivileged program can
 	// use neither Landlock nor seccomp.

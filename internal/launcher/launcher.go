@@ -168,23 +168,30 @@ func (o *options) inherited() ([]int, error) {
 }
 
 // openDescriptors lists descriptors above 2 that are open, and perhaps some
-// that aren't.
+// that aren't. It reads the folder by hand: an [os.File] would set up the
+// poller for it.
 func openDescriptors() (fds []int) {
-	dir, err := os.Open("/proc/self/fd")
+	dir, err := unix.Open("/proc/self/fd", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil { // no /proc: try the likely ones
 		for fd := 3; fd < 1024; fd++ {
 			fds = append(fds, fd)
 		}
 		return fds
 	}
-	defer func() { _ = dir.Close() }()
-	names, _ := dir.Readdirnames(-1)
-	for _, name := range names {
-		if fd, ok := atoi(name); ok && fd > 2 {
-			fds = append(fds, fd)
+	defer func() { _ = unix.Close(dir) }()
+	var buf [1024]byte
+	for {
+		n, err := unix.ReadDirent(dir, buf[:])
+		if err != nil || n <= 0 {
+			return fds
+		}
+		_, _, names := unix.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			if fd, ok := atoi(name); ok && fd > 2 && fd != dir {
+				fds = append(fds, fd)
+			}
 		}
 	}
-	return fds
 }
 
 // atoi reads a decimal number; unlike [strconv.Atoi] it takes no sign.

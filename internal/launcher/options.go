@@ -1,16 +1,13 @@
 package launcher
 
 import (
-	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
@@ -41,20 +38,17 @@ func usageError(why, hint string) error {
 func parse(args []string) (*options, error) {
 	o := &options{statusFD: -1, guardFD: -1}
 	var f flags
-	set := f.define(o)
-	if err := set.Parse(args); err != nil {
-		if set.err != nil {
-			return o, set.err
-		}
-		return o, parseError(set.FlagSet, stoppedAt(set.FlagSet, args))
+	operands, err := f.scan(o, args)
+	if e := f.descriptors(o); err == nil {
+		err = e
 	}
-	if o.help || o.version {
-		return o, nil
+	if err != nil || o.help || o.version {
+		return o, err
 	}
 	if err := f.apply(o); err != nil {
 		return o, err
 	}
-	return o, o.operands(set.Args())
+	return o, o.operands(operands)
 }
 
 // operands takes the worktree and the command.
@@ -109,113 +103,49 @@ func absolute(path string) (policy.Path, error) {
 	return policy.Path(abs), nil
 }
 
-// flags are the values that need more than being stored. A pointer is nil
-// unless the option was given.
+// flags are the values as they were given, before they are understood. A
+// pointer is nil unless the option was given.
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
+	chdir, statusFD, guardFD              *string
 	rw, rwCreate, read, unix              []string
 	connectTCP, bindTCP                   []string
 	connectUDP, bindUDP                   []string
-	require, env, unset                   []string
+	require, env, unset, keepFD           []string
 	clearEnv, keepGit                     bool
 	broad, noProtect, noCache, bestEffort bool
 	allowSignals, allowAbstract           bool
 }
 
-// flagSet defines options that refuse an empty value: it comes from a variable
-// that isn't set, and would grant the current directory, or limit nothing. The
-// standard library's flags are all that is needed here, and the cheapest: what
-// the launcher links it pays for at each start.
-type flagSet struct {
-	*flag.FlagSet
-	err error // of the value that stopped Parse
-}
-
-func (s *flagSet) each(name string, use func(v string) error) {
-	s.Func(name, "", func(v string) error {
-		if v == "" {
-			s.err = usageError("--"+name+" is empty", "an unset variable? leave the option out, or give it a value")
+// descriptors reads the numbers of descriptors. What can't be read of one
+// doesn't keep it from the others.
+func (f *flags) descriptors(o *options) (err error) {
+	for _, d := range []struct {
+		to   *int
+		name string
+		v    *string
+	}{{&o.statusFD, "status-fd", f.statusFD}, {&o.guardFD, guardOption, f.guardFD}} {
+		if d.v == nil {
+			continue
+		}
+		if fd, e := descriptor(d.name, *d.v); e == nil {
+			*d.to = fd
 		} else {
-			s.err = use(v)
+			err = e
 		}
-		return s.err
-	})
-}
-
-func (s *flagSet) value(to **string, name string) {
-	s.each(name, func(v string) error { *to = &v; return nil })
-}
-
-func (s *flagSet) list(to *[]string, name string) {
-	s.each(name, func(v string) error { *to = append(*to, v); return nil })
-}
-
-func (s *flagSet) bool(to *bool, name string) { s.BoolVar(to, name, false, "") }
-
-// descriptor defines an option whose value is a descriptor above 2.
-func (s *flagSet) descriptor(name string, use func(fd int)) {
-	s.each(name, func(v string) error {
-		fd, ok := atoi(v)
-		if !ok || fd < 3 {
-			return usageError(fmt.Sprintf("--%s %s: not the number of a descriptor above 2", name, v),
-				"0, 1 and 2 are the command's in any case")
+	}
+	for _, v := range f.keepFD {
+		fd, e := descriptor("keep-fd", v)
+		switch {
+		case e != nil:
+			err = e
+		case fd == o.statusFD:
+			err = usageError(fmt.Sprintf("--keep-fd %d is the descriptor of --status-fd", fd), "give the command another one")
 		}
-		use(fd)
-		return nil
-	})
+		o.keepFDs = append(o.keepFDs, fd)
+	}
+	return err
 }
-
-// define lists the options.
-func (f *flags) define(o *options) *flagSet {
-	s := &flagSet{FlagSet: flag.NewFlagSet("", flag.ContinueOnError)}
-	s.SetOutput(io.Discard)
-	s.Usage = func() {}
-
-	s.value(&f.policyFile, "policy")
-	s.value(&f.mode, "mode")
-	s.list(&f.rw, "rw")
-	s.list(&f.rwCreate, "rw-create")
-	s.list(&f.read, "read")
-	s.bool(&f.broad, "allow-broad")
-	s.bool(&f.noCache, "no-cache")
-	s.bool(&f.noProtect, "no-protect")
-
-	s.value(&f.net, "net")
-	s.list(&f.connectTCP, "connect-tcp")
-	s.list(&f.bindTCP, "bind-tcp")
-	s.list(&f.connectUDP, "connect-udp")
-	s.list(&f.bindUDP, "bind-udp")
-	s.list(&f.unix, "unix")
-	s.bool(&f.allowSignals, "allow-signals")
-	s.bool(&f.allowAbstract, "allow-abstract-sockets")
-
-	s.list(&f.env, "env")
-	s.list(&f.unset, "unsetenv")
-	s.bool(&f.clearEnv, "clear-env")
-	s.bool(&f.keepGit, "keep-git-env")
-	s.each("chdir", func(v string) error { o.chdir = v; return nil })
-	s.descriptor("keep-fd", func(fd int) { o.keepFDs = append(o.keepFDs, fd) })
-	s.value(&f.caps, "caps")
-	s.bool(&o.newSession, "new-session")
-	s.bool(&o.supervise, "supervise")
-	s.descriptor(guardOption, func(fd int) { o.guardFD = fd })
-
-	s.list(&f.require, "require")
-	s.bool(&f.bestEffort, "best-effort")
-	s.value(&f.backend, "backend")
-
-	s.descriptor("status-fd", func(fd int) { o.statusFD = fd })
-	s.bool(&o.explain, "explain")
-	s.bool(&o.json, "json")
-	s.bool(&o.version, "version")
-	s.bool(&o.help, "help")
-	s.bool(&o.help, "h")
-	return s
-}
-
-// guardOption is how the launcher starts itself as the guard. It isn't for
-// users.
-const guardOption = "guard-fd"
 
 // apply adds the flags to the policy file, if there is one, or to the default
 // policy.
@@ -238,6 +168,9 @@ func (f *flags) apply(o *options) error {
 	}
 	if f.caps != nil {
 		p.Caps = splitList(*f.caps)
+	}
+	if f.chdir != nil {
+		o.chdir = *f.chdir
 	}
 	if f.backend != nil && *f.backend != "auto" {
 		o.backend = launch.Backend(*f.backend)
@@ -280,9 +213,6 @@ func (f *flags) apply(o *options) error {
 		*b.to = *b.to || b.from
 	}
 	o.policy = p
-	if slices.Contains(o.keepFDs, o.statusFD) {
-		return usageError(fmt.Sprintf("--keep-fd %d is the descriptor of --status-fd", o.statusFD), "give the command another one")
-	}
 	return nil
 }
 
@@ -339,46 +269,4 @@ func splitList(s string) []string {
 		return []string{}
 	}
 	return strings.Split(s, ",")
-}
-
-// planned are options of other versions, which must not be taken for a
-// misspelling.
-var planned = []string{
-	"protect", "hide", "private-tmp", "strict-metadata", "restore", "verify",
-	"doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
-	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
-	"limits", "cgroup", "cgroup-parent",
-}
-
-// stoppedAt returns the argument that Parse didn't like: the one before those
-// that are left, or the first of these if it doesn't even look like an option.
-func stoppedAt(set *flag.FlagSet, args []string) string {
-	if set.NArg() > 0 {
-		arg := set.Arg(0)
-		if name := strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"); name != "" && name != arg && strings.ContainsAny(name[:1], "-=") {
-			return arg
-		}
-	}
-	return args[len(args)-set.NArg()-1]
-}
-
-// parseError says what is wrong with an option, as it was given.
-func parseError(set *flag.FlagSet, arg string) error {
-	name, _, hasValue := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(arg, "-"), "-"), "=")
-	if set.Lookup(name) != nil {
-		if hasValue { // all that take a value take any
-			return usageError("option --"+name+" takes no value", "")
-		}
-		return usageError("option --"+name+" needs a value", "see --help")
-	}
-	if slices.Contains(planned, name) {
-		return usageError("--"+name+" is not available in this version", "")
-	}
-	var names []string
-	set.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
-	hint := "see --help"
-	if near := nearest.Word(name, names); near != "" {
-		hint = "did you mean --" + near + "?"
-	}
-	return usageError("unknown option "+arg, hint)
 }
