@@ -15,7 +15,7 @@ import (
 func report(w io.Writer, results []result, b *builds, took time.Duration) bool {
 	ok := true
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "\ncell\tkernel\tpassed\tfailed\tskipped\tseconds\t")
+	fmt.Fprintln(tw, "\ncell\tkernel\tpassed\tfailed\tskipped\tseconds\tcpu\t")
 	for _, r := range results {
 		how := ""
 		switch {
@@ -27,7 +27,7 @@ func report(w io.Writer, results []result, b *builds, took time.Duration) bool {
 			how = "FAILED"
 		}
 		ok = ok && r.ok()
-		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%.1f\t%s\n", r.name, r.release, r.passed, r.failed, r.skipped, r.took.Seconds(), how)
+		fmt.Fprintf(tw, "%s\t%s\t%d\t%d\t%d\t%.1f\t%.1f\t%s\n", r.name, r.release, r.passed, r.failed, r.skipped, r.took.Seconds(), r.cpu.Seconds(), how)
 	}
 	_ = tw.Flush() // of standard output; nobody else can be told
 	for _, r := range results {
@@ -43,7 +43,11 @@ func report(w io.Writer, results []result, b *builds, took time.Duration) bool {
 	whole := slices.ContainsFunc(results, func(r result) bool { return r.whole })
 	for _, s := range b.suites {
 		if s.why != "" && (s.core || whole) {
-			fmt.Fprintf(w, "not run in any cell: %s %s%s: %s\n", s.pkg, s.skip, s.run, s.why)
+			what := "only " + s.run
+			if s.skip != "" {
+				what = "not " + s.skip
+			}
+			fmt.Fprintf(w, "of %s %s: %s\n", s.pkg, what, s.why)
 		}
 	}
 	if b.unlisted != nil {

@@ -19,7 +19,8 @@ type result struct {
 	skips map[string]string
 	// problems are what went wrong: tests that failed, and others.
 	problems []string
-	took     time.Duration
+	// took is the time that passed; cpu is what processors worked in it.
+	took, cpu time.Duration
 }
 
 // ok reports whether nothing is wrong with the cell.

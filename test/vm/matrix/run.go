@@ -96,12 +96,15 @@ func (m *matrix) runCell(ctx context.Context, c cell) result {
 	ctx, cancel := context.WithTimeout(ctx, cellTime)
 	defer cancel()
 	begun := time.Now()
-	output, status, err := runCommand(ctx, args)
+	output, state, err := runCommand(ctx, args)
 	r.took = time.Since(begun)
 	if err != nil {
 		r.problems = append(r.problems, err.Error())
 	}
-	r.read(string(output), status)
+	if state != nil {
+		r.cpu = state.UserTime() + state.SystemTime()
+		r.read(string(output), state.ExitCode())
+	}
 	log := filepath.Join(m.logs, strings.NewReplacer(" ", "-", ",", "", "/", "-").Replace(c.name)+".log")
 	text := strings.Join(args[:len(args)-1], " ") + "\n" + string(bytes.ReplaceAll(output, []byte("\x16"), nil))
 	if err := os.WriteFile(log, []byte(text), 0o644); err != nil {
@@ -160,20 +163,20 @@ func (m *matrix) hostCommand(c cell) ([]string, error) {
 	return append(args, "/bin/sh", "-c", c.script(m.builds.core, m.builds.suites)), nil
 }
 
-// runCommand returns a command's output, standard error too, and its exit
-// status. Interrupted, it asks the command to end.
-func runCommand(ctx context.Context, args []string) ([]byte, int, error) {
+// runCommand returns a command's output, standard error too, and how it ended,
+// if it was started. Interrupted, it asks the command to end.
+func runCommand(ctx context.Context, args []string) ([]byte, *os.ProcessState, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 10 * time.Second
 	err := cmd.Run()
-	if cmd.ProcessState == nil {
-		return nil, -1, err
+	switch {
+	case cmd.ProcessState == nil:
+		return nil, nil, err
+	case ctx.Err() != nil:
+		return out.Bytes(), cmd.ProcessState, fmt.Errorf("ended early: %w", context.Cause(ctx))
 	}
-	if ctx.Err() != nil {
-		return out.Bytes(), cmd.ProcessState.ExitCode(), fmt.Errorf("ended after %v: %w", cellTime, context.Cause(ctx))
-	}
-	return out.Bytes(), cmd.ProcessState.ExitCode(), nil
+	return out.Bytes(), cmd.ProcessState, nil // the status says the rest
 }
