@@ -1,0 +1,185 @@
+// Package bwrap turns a resolved policy into the arguments of bubblewrap, for
+// machines where Landlock is missing or too old.
+//
+// [Find] looks for a bwrap that can be trusted, [Probe] also runs it and says
+// what works. [Look] finds out what the paths of a policy are on this machine;
+// from there on everything is pure: [Layout.Args] gives the options, in an order
+// in which no mount hides a grant that lies beneath it. [StatusReader] reads
+// what bwrap says about itself, [Features] reports which promises hold.
+//
+// # How it is run
+//
+// bwrap exits with 1 for everything, so it doesn't execute the command itself.
+// It executes a program of ours by descriptor, which a hidden path can't take
+// away ([Command]):
+//
+//	bwrap --args A -- /proc/self/fd/N …
+//
+// That program, the inner stage, is in the sandbox, and has its own work there:
+//
+//   - [Check] that the mounts show the files that were looked at;
+//   - [Reopen] every descriptor that it hands on;
+//   - confine itself further (Landlock where there is some, seccomp), execute
+//     the command, and report its errno and its end.
+//
+// With [Options.Init] it is the first process in its pid namespace, and has to
+// reap what is left to it; when it ends, everything ends. Without, that is a
+// process of bwrap's own, which the command may trace and which is under no
+// filter of ours.
+//
+// The starter keeps the thread that started bwrap until bwrap has ended: the
+// kernel takes the end of that thread for the death of the parent, which is the
+// end of the sandbox. It starts bwrap with SIGCHLD at its default disposition,
+// and with the signals of the terminal ignored, since bwrap itself would die of
+// a Ctrl-C that its command may want to handle; the inner stage puts them back.
+// It gives bwrap a pipe as standard error and hands the command's descriptors
+// on under other numbers. And it bounds every wait for a bwrap that fails:
+// version 0.8.0 can leave a child holding standard output.
+//
+// # What is different from other backends
+//
+// Everything outside the grants is on read-only mounts: changes fail with
+// EROFS, and metadata can't be changed either. A read list leaves out what is
+// not in it: ENOENT instead of EACCES. A bind mount is a border that rename(2)
+// and link(2) don't cross (EXDEV): there is one around each grant that lies in
+// no other.
+//
+// /dev holds the usual devices, terminals of its own, and what is granted, so
+// devices that aren't granted can't even be read. The controlling terminal is
+// /dev/tty, and /dev/console where [Options.Terminal] names it.
+//
+// /proc is always there, since the inner stage is executed through it, and
+// read-only. In a pid namespace it shows the sandbox's own processes only.
+//
+// What the command leaves running ends with it.
+//
+// # Limitations
+//
+// A file system that is mounted outside after the start, in a place that is
+// read-only in the sandbox, appears there with the write access that it has
+// outside, where mounts are shared, as they are under systemd: bwrap can't stop
+// that. As root a starter can, by giving bwrap a mount namespace whose mounts
+// are private.
+//
+// The usual devices are granted, and so is their metadata: root can change the
+// mode of the machine's /dev/null. (bwrap can make a mount read-only only so
+// that devices in it don't work any more.) In a user namespace it can't.
+//
+// A descriptor that was opened outside leads around the mounts: what is open
+// for reading can be opened for writing through /proc/self/fd, and a folder can
+// be written to. That is what Reopen is for.
+//
+// A mount point can't be protected that doesn't exist, and a mount over a file
+// goes away when somebody outside renames another file over it.
+//
+// A network namespace doesn't shut AF_VSOCK, so [policy.PromiseNetwork] takes a
+// seccomp filter besides.
+//
+// bwrap reads the list of all mounts for each mount that it makes: 300 grants
+// in places of their own take it 0.3 seconds, 1,000 take 1.5, and it takes no
+// more than 9,000 arguments ([TooManyError]). Grants within others cost
+// nothing.
+//
+// bwrap 0.4.0 or newer. Before 0.5.0 a socket can't be hidden.
+//
+// [policy.PromiseNetwork]: https://pkg.go.dev/github.com/shofer-dev/shofer-sandbox/policy#PromiseNetwork
+package bwrap
+
+import "github.com/shofer-dev/shofer-sandbox/policy"
+
+// Name is what [policy.Feature].By says for what this package holds.
+const Name = "bwrap"
+
+// Options are the facts about a run that aren't the policy's.
+type Options struct {
+	// Hide lists paths that look empty: a folder that has nothing in it, an
+	// empty file. What is granted beneath one stays. A path that doesn't exist
+	// is left alone, and is in [Layout.Skipped].
+	Hide []string
+	// PrivateTmp gives the command empty folders of its own in place of /tmp,
+	// $TMPDIR and /dev/shm. What is granted beneath them stays.
+	PrivateTmp bool
+	// Init makes the inner stage the first process of the pid namespace. It
+	// does nothing where there is none.
+	Init bool
+	// NewSession makes the inner stage the leader of a new session.
+	NewSession bool
+	// Dir is the folder that the inner stage starts in. Zero is "/".
+	Dir string
+	// Terminal is the device that is to be seen as /dev/console, so that
+	// ttyname(3) finds the terminal of the command: its own name is a name
+	// outside. Zero is none.
+	Terminal string
+}
+
+// Layout is what a sandbox is to look like. [Look] makes it.
+type Layout struct {
+	// Entries are what differs from a read-only view of everything (or, with
+	// ReadList, of nothing), in any order.
+	Entries []Entry
+	// Links are symbolic links that lead to entries. They are made where what
+	// is around them isn't there.
+	Links []Link
+	// ReadList leaves out everything that no entry has.
+	ReadList bool
+	// Caps, if not nil, are the capabilities that the inner stage keeps. Nil
+	// is for an ordinary user, who has none.
+	Caps []string
+	// KeepCaps keeps all capabilities, whatever Caps says.
+	KeepCaps bool
+	// NewUser, NewPid and NewNet ask for namespaces. An ordinary user's bwrap
+	// makes the first by itself where it needs it.
+	NewUser, NewPid, NewNet bool
+	// Options are the caller's; Args doesn't look at Hide and PrivateTmp.
+	Options Options
+	// ModeOption says that bwrap knows --perms.
+	ModeOption bool
+
+	// Applied are the policy's grants that have an effect, Skipped those that
+	// were left out, and paths that could not be hidden.
+	Applied []policy.Grant
+	Skipped []policy.Skip
+}
+
+// Entry is a path that is to be something else than what is around it.
+type Entry struct {
+	// Path is where it is in the sandbox: absolute, clean, without symbolic
+	// links.
+	Path string
+	// Source is where it is outside. Zero is Path.
+	Source string
+	Kind   Kind
+	// Dir says that it is a folder.
+	Dir bool
+	// Optional lets it be missing when bwrap looks.
+	Optional bool
+	// Dev and Ino say which file it is, for [Check]. Zero isn't checked.
+	Dev, Ino uint64
+}
+
+// Kind says what a path is to be.
+type Kind uint8
+
+// Of several entries for one path the last of these kinds counts. A device
+// stays one if it is reopened.
+const (
+	// Shown can be read.
+	Shown Kind = iota + 1
+	// Private is an empty folder of the command's own.
+	Private
+	// Pinned can't be renamed or removed; otherwise it is like what is around.
+	Pinned
+	// Open can be written to.
+	Open
+	// Device can be written to, and devices in it work.
+	Device
+	// Reopened is Open even in what is frozen, if that is in something open.
+	Reopened
+	// Frozen can't be changed, although what is around it can.
+	Frozen
+	// Hidden looks empty.
+	Hidden
+)
+
+// Link is a symbolic link.
+type Link struct{ Path, Target string }
