@@ -7,12 +7,17 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
 
 // helperVar names the helper that a re-executed test binary is to be.
 const helperVar = "SHOFER_TEST_HELPER"
+
+// raceVar has options of the race detector. With it, a process that says nothing
+// else sleeps for a second before it ends.
+const raceVar = "GORACE"
 
 // Helpers maps the names of a package's helpers to what they do. A helper is
 // the test binary run again, for what can't be undone in the test process:
@@ -66,7 +71,7 @@ func wholeRun() bool {
 }
 
 // Helper returns a command, as [Command] does, that runs the named helper of
-// the Helpers given to [Main].
+// the Helpers given to [Main]. Under the race detector it ends without delay.
 func Helper(t testing.TB, name string, args ...string) *exec.Cmd {
 	t.Helper()
 	return Self().Helper(t, name, args...)
@@ -87,7 +92,7 @@ func (u User) Helper(t testing.TB, name string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := Command(t, exe, args...)
-	cmd.Env = append(cmd.Env, helperVar+"="+name)
+	cmd.Env = append(cmd.Env, helperVar+"="+name, raceVar+"="+strings.TrimSpace("atexit_sleep_ms=0 "+os.Getenv(raceVar)))
 	u.Apply(cmd)
 	return cmd
 }

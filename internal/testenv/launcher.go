@@ -17,6 +17,10 @@ import (
 const LauncherVar = "SHOFER_TEST_LAUNCHER"
 
 var launcher = sync.OnceValues(func() (string, error) {
+	if exe := os.Getenv(LauncherVar); exe != "" {
+		_, err := os.Stat(exe) // go test remembers that it was looked at
+		return exe, err
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -25,10 +29,6 @@ var launcher = sync.OnceValues(func() (string, error) {
 	// cache after a change in a package that the test doesn't import.
 	if err := touchSources(root); err != nil {
 		return "", err
-	}
-	if exe := os.Getenv(LauncherVar); exe != "" {
-		_, err := os.Stat(exe)
-		return exe, err
 	}
 	dir, err := sharedDir()
 	if err != nil {
@@ -47,7 +47,8 @@ var launcher = sync.OnceValues(func() (string, error) {
 })
 
 // BuildLauncher returns the launcher's static binary, built from this tree once
-// per test process, or the one that [LauncherVar] names. Every user may execute
+// per test process, or the one that [LauncherVar] names, which needs neither this
+// tree nor a go command. Every user may execute
 // it. It is removed when [Main] returns.
 func BuildLauncher(t testing.TB) string {
 	t.Helper()

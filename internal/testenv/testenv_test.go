@@ -20,6 +20,19 @@ func TestMain(m *testing.M) {
 			fmt.Println(os.Getuid(), strings.Join(args, ","))
 			return 3
 		},
+		"race": func([]string) int {
+			fmt.Print(os.Getenv("GORACE"))
+			return 0
+		},
+		"launcher": func([]string) int {
+			exe, err := launcher()
+			if err != nil {
+				fmt.Print(err)
+				return 1
+			}
+			fmt.Print(exe)
+			return 0
+		},
 		"raise": func([]string) int {
 			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			return 1
@@ -114,6 +127,44 @@ func TestRun(t *testing.T) {
 			t.Errorf("Run(raise) = %v; want death by SIGKILL", got)
 		}
 	})
+}
+
+// TestHelperEndsAtOnce: the race detector's options of the caller come last, so
+// that they hold.
+func TestHelperEndsAtOnce(t *testing.T) {
+	for caller, want := range map[string]string{
+		"":                   "atexit_sleep_ms=0",
+		"halt_on_error=1":    "atexit_sleep_ms=0 halt_on_error=1",
+		"atexit_sleep_ms=20": "atexit_sleep_ms=0 atexit_sleep_ms=20",
+	} {
+		t.Setenv("GORACE", caller)
+		if got := Output(t, Helper(t, "race")); got != want {
+			t.Errorf("with GORACE=%q a helper has %q; want %q", caller, got, want)
+		}
+	}
+}
+
+// TestGivenLauncher: one that is named is taken where there is no source.
+func TestGivenLauncher(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		given, want string
+		code        int
+	}{
+		{exe, exe, 0},
+		{exe + "-missing", "stat " + exe + "-missing: no such file or directory", 1},
+		{"", "no go.mod above the working directory", 1},
+	} {
+		cmd := Helper(t, "launcher")
+		cmd.Dir = "/"
+		cmd.Env = append(cmd.Env, LauncherVar+"="+tt.given)
+		if got, want := Run(t, cmd), (Result{Stdout: tt.want, Code: tt.code}); got != want {
+			t.Errorf("launcher() with %s=%q: %v; want %v", LauncherVar, tt.given, got, want)
+		}
+	}
 }
 
 func TestUnknownHelper(t *testing.T) {
