@@ -42,6 +42,7 @@ var table = map[string]rule{
 	"internal/nearest":  {},
 	"internal/fdpass":   {},
 	"internal/nofile":   {},
+	"internal/tamper":   {ours: []string{"policy"}},
 	"internal/testenv":  {},
 	"internal/archtest": {},
 
@@ -64,7 +65,7 @@ var testOnly = []string{"testing", "internal/testenv"}
 // light are packages on the way of each start of a command: they may not import
 // heavy.
 var (
-	light = []string{"policy", "spawn", "landlock", "internal/linux", "internal/nofile"}
+	light = []string{"policy", "spawn", "landlock", "mountns", "seccomp", "internal/linux", "internal/nearest", "internal/nofile"}
 	heavy = []string{"net", "net/http", "os/exec", "os/user", "regexp", "text/template"}
 )
 
