@@ -21,6 +21,16 @@ need() {
 	for p in $package; do packages+=("$p"); done
 }
 
+# Like need, for a package that starts a server: it is installed where nothing
+# would start it, or where nothing may be missing.
+need_server() {
+	local -a others=("${packages[@]}")
+	need "$@"
+	if [ -d /run/systemd/system ] && [ -z "${SHOFER_TEST_REQUIRE:-}" ]; then
+		packages=("${others[@]}")
+	fi
+}
+
 # Without a home folder, so that version managers' shims count only where they
 # work for everybody.
 try() { timeout 60 "$@" </dev/null >/dev/null 2>&1; }
@@ -38,14 +48,21 @@ check() {
 	need libc6-dev     'C builds inside' sh -c 'echo "#include <stdio.h>" | gcc -E - '
 	need util-linux    'dropping privileges' setpriv --version
 	need bsdutils      'pseudo-terminals' script --version
+	need tmux          'job control at a terminal' tmux -V
 	need procps        'looking at processes' ps --version
 	need bubblewrap    'the other sandbox, for comparison' bwrap --version
 	need 'python3 python3-venv python3-setuptools python3-wheel python3-pip' \
 		'Python builds inside' /usr/bin/python3 -c 'import setuptools, wheel, pip, venv, ensurepip'
+	need curl          'what a program says without network' curl --version
 	need npm           'Node builds inside' npm --version
-	need cargo         'Rust builds inside' cargo --version
-	need default-jdk-headless 'Java builds inside' javac -version
+	need 'cargo rustc' 'Rust builds inside' sh -c 'cargo --version && rustc --version'
+	need default-jdk-headless 'Java builds inside' sh -c 'javac -version && jar --help'
 	need qemu-user-static 'the start of a program on arm64' qemu-aarch64-static --version
+	need openssh-client 'git over ssh' ssh -V
+	need_server openssh-server 'git over ssh' sh -c 'PATH=$PATH:/usr/sbin sshd -V'
+	# Only root can mount it.
+	[ "$(id -u)" -ne 0 ] ||
+		need btrfs-progs 'a file system with calls of its own' sh -c 'PATH=$PATH:/usr/sbin mkfs.btrfs --version'
 }
 
 # Only what can be done without a password.
@@ -59,7 +76,7 @@ installer() {
 }
 
 check
-if [ ${#missing[@]} -gt 0 ]; then
+if [ ${#packages[@]} -gt 0 ]; then
 	installer
 	if [ "$apt" != false ]; then
 		echo "installing: ${packages[*]}"
@@ -74,9 +91,8 @@ if [ ${#missing[@]} -gt 0 ]; then
 fi
 [ ${#missing[@]} -eq 0 ] && { echo 'all programs that the tests use are there'; exit 0; }
 
-echo 'missing for the tests:'
+echo 'missing for the tests (apt-get install has them):'
 printf '  %s\n' "${missing[@]}"
-echo "to install them: apt-get install ${packages[*]}"
 if [ -n "${SHOFER_TEST_REQUIRE:-}" ]; then
 	echo 'SHOFER_TEST_REQUIRE is set, so nothing may be missing'
 	exit 1
