@@ -8,7 +8,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test fuzz cover bench clean
+.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test test-vm fuzz cover bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -59,6 +59,9 @@ unit: ## the tests as the user who runs make
 
 user-test: ## the tests as uid 1000 (when root)
 	scripts/test-as-user.sh
+
+test-vm: ## the tests on other kernels, in guests; docs/vm.md says what it needs
+	$(GO) run ./test/vm/matrix
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh
