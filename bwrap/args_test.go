@@ -87,6 +87,18 @@ func TestArgs(t *testing.T) {
 --chdir /`,
 		},
 		{
+			name: "a pid namespace for an inner stage with a namespace of its own",
+			l:    Layout{NewPid: true, Options: Options{Init: true, OpenProc: true}},
+			want: `--die-with-parent
+--unshare-pid
+--as-pid-1
+--ro-bind / /
+--dev /dev
+--proc /proc
+--remount-ro /dev
+--chdir /`,
+		},
+		{
 			name: "root without a capability",
 			l:    Layout{Caps: []string{}},
 			want: `--die-with-parent

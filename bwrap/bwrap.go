@@ -57,9 +57,15 @@
 //
 // A file system that is mounted outside after the start, in a place that is
 // read-only in the sandbox, appears there with the write access that it has
-// outside, where mounts are shared, as they are under systemd: bwrap can't stop
-// that. As root a starter can, by giving bwrap a mount namespace whose mounts
-// are private.
+// outside, where mounts are shared, as they are under systemd. So does one that
+// is mounted because the command looks there (autofs). bwrap can't stop that. As
+// root a starter can, by giving bwrap a mount namespace whose mounts are
+// private; else the inner stage can, by a user and mount namespace of its own
+// whose mounts are ([Options.OpenProc]).
+//
+// Before 0.12.0 somebody outside who swaps a folder for a symbolic link while
+// bwrap starts can lead it to make an empty file or folder elsewhere
+// (GHSA-pxhw-h44j-8pfx). Check finds out afterwards.
 //
 // The usual devices are granted, and so is their metadata: root can change the
 // mode of the machine's /dev/null. (bwrap can make a mount read-only only so
@@ -102,6 +108,10 @@ type Options struct {
 	// Init makes the inner stage the first process of the pid namespace. It
 	// does nothing where there is none.
 	Init bool
+	// OpenProc leaves the files of processes in /proc writable, in a pid
+	// namespace, so that the inner stage can map the ids of a user namespace
+	// that it makes. It then makes /proc read-only itself.
+	OpenProc bool
 	// NewSession makes the inner stage the leader of a new session.
 	NewSession bool
 	// Dir is the folder that the inner stage starts in. Zero is "/".

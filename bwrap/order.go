@@ -207,9 +207,10 @@ func (p *planner) proc() {
 	switch {
 	case p.l.NewPid:
 		p.step("--proc", "/proc")
-		if around.view.writes() {
+		switch {
+		case around.view.writes():
 			shows = around.view
-		} else {
+		case !p.l.Options.OpenProc:
 			p.readOnly("/proc")
 		}
 	case around.view.made():
