@@ -53,6 +53,13 @@ type Protected struct {
 	Why string
 }
 
+// Hidden is a path that is to look empty.
+type Hidden struct {
+	Path string
+	// Folder says that it is one; otherwise it is a file of any kind.
+	Folder bool
+}
+
 // ProtectKind says how a path is to stay as it is.
 type ProtectKind uint8
 
@@ -126,6 +133,8 @@ type Resolved struct {
 	// Protect lists what is to stay as it is, folders before what is in them.
 	// Only a mount layer can hold that.
 	Protect []Protected
+	// Hide lists what is to look empty: real paths of what exists.
+	Hide []Hidden
 	// Env is the environment of the command.
 	Env []string
 	// CacheDir is the product's cache folder, empty when there is none.

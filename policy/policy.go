@@ -85,6 +85,24 @@ type Policy struct {
 	// pointers. Zero wants it.
 	NoProtect bool `json:"no_protect,omitempty"`
 
+	// Protect lists files and folders that stay as they are, with everything
+	// beneath, although they lie in something writable. A path that doesn't
+	// exist is an error. Zero adds nothing to what git needs.
+	Protect []Path `json:"protect,omitempty"`
+
+	// Hide lists files and folders that look empty. A path that doesn't exist
+	// is left alone. Zero hides nothing.
+	Hide []Path `json:"hide,omitempty"`
+
+	// PrivateTmp gives the command its own /tmp, /dev/shm and terminals under
+	// /dev/pts, which vanish with it. What is granted beneath them stays
+	// visible. Zero shares them.
+	PrivateTmp bool `json:"private_tmp,omitempty"`
+
+	// StrictMetadata keeps mode, owner, times and attributes of what isn't
+	// writable as they are. Zero leaves them to the file's owner.
+	StrictMetadata bool `json:"strict_metadata,omitempty"`
+
 	// Network limits the network. Zero is unlimited.
 	Network Network `json:"network,omitzero"`
 

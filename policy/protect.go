@@ -88,15 +88,28 @@ func (r *Resolved) Watched(environ []string) []Protected {
 // isn't trusted is left alone, since the way to it may be a lie, unless it is
 // in the worktree itself.
 func (r *Resolved) hasProtectable() bool {
-	return r.Policy.Mode == WorkspaceWrite && !r.Policy.NoProtect && r.Repo != nil &&
-		(r.Repo.Trusted || r.Repo.Kind == RepoMain)
+	return r.Policy.Mode == WorkspaceWrite && (r.protectsGit() || len(r.Policy.Protect) > 0)
+}
+
+func (r *Resolved) protectsGit() bool {
+	return !r.Policy.NoProtect && r.Repo != nil && (r.Repo.Trusted || r.Repo.Kind == RepoMain)
 }
 
 // collect returns the list in order.
 func (p *protector) collect() []Protected {
-	repo := p.r.Repo
 	p.list = make([]Protected, 0, 24)
 	p.findOpen()
+	for _, path := range p.r.Policy.Protect {
+		p.chosenPath(string(path))
+	}
+	if p.r.protectsGit() {
+		p.git(p.r.Repo)
+	}
+	return p.sorted()
+}
+
+// git lists what is the repository's.
+func (p *protector) git(repo *Repo) {
 	if repo.Kind == RepoLinked {
 		p.common(repo.CommonDir, true)
 		p.linked(repo.GitDir)
@@ -107,7 +120,6 @@ func (p *protector) collect() []Protected {
 		p.worktree(repo.WorkTree)
 	}
 	p.configured()
-	return p.sorted()
 }
 
 // common lists what is in the folder that all worktrees of a repository share.

@@ -16,9 +16,8 @@ func Promises() []Promise {
 // Required returns the promises without which nothing runs, in the order of
 // [Promises].
 //
-// Unless BestEffort is set these are write (but not in Unconfined), read if
-// there is a read list, and network if it is limited; and always those in
-// Require.
+// Unless BestEffort is set these are write (but not in Unconfined) and those
+// that a field asks for ([Policy.Asks]); and always those in Require.
 func (p Policy) Required() []Promise {
 	var out []Promise
 	for _, promise := range Promises() {
@@ -37,11 +36,23 @@ func (p Policy) Requires(promise Promise) bool {
 	if p.BestEffort || p.Mode == Unconfined {
 		return false
 	}
+	return promise == PromiseWrite || p.Asks(promise)
+}
+
+// Asks reports whether a field of the policy asks for a promise that isn't
+// made otherwise. Such a promise is required, unless BestEffort is set.
+func (p Policy) Asks(promise Promise) bool {
 	switch promise {
-	case PromiseWrite:
-		return true
 	case PromiseRead:
 		return p.Read != nil
+	case PromiseProtect:
+		return len(p.Protect) > 0
+	case PromiseHide:
+		return len(p.Hide) > 0
+	case PromisePrivateTmp:
+		return p.PrivateTmp
+	case PromiseMetadata:
+		return p.StrictMetadata
 	case PromiseNetwork:
 		return p.Network.Limited()
 	}

@@ -71,6 +71,14 @@ func Resolve(p Policy, o Options) (*Resolved, error) {
 			return nil, err
 		}
 	}
+	if p.Mode != Unconfined {
+		if err := r.hide(); err != nil {
+			return nil, err
+		}
+		if err := r.checkProtect(); err != nil {
+			return nil, err
+		}
+	}
 	r.protect(env)
 	p.setUser(env)
 	r.out.Env = env.entries()

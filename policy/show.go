@@ -25,6 +25,10 @@ func (p Policy) String() string {
 	}
 	s.choice("broad grants", p.AllowBroad, "allowed", "refused")
 	s.choice("git's hooks, configuration and pointers", p.NoProtect, "not protected", "protected")
+	s.paths("protect", p.Protect)
+	s.paths("hide", p.Hide)
+	s.choice("/tmp, /dev/shm and /dev/pts", p.PrivateTmp, "its own", "shared")
+	s.choice("metadata outside", p.StrictMetadata, "kept", "left to the owner of the file")
 	s.network(p.Network)
 	s.choice("signals to processes outside", p.IPC.AllowSignals, "allowed", "refused")
 	s.choice("abstract sockets outside", p.IPC.AllowAbstract, "allowed", "refused")

@@ -59,6 +59,14 @@ func (p Policy) validateUnconfined() error {
 	switch {
 	case p.Read != nil:
 		return &Error{Field: "read", Why: why, Hint: "use another mode, or leave it out"}
+	case len(p.Protect) > 0:
+		return &Error{Field: "protect", Value: string(p.Protect[0]), Why: why, Hint: "use another mode, or leave it out"}
+	case len(p.Hide) > 0:
+		return &Error{Field: "hide", Value: string(p.Hide[0]), Why: why, Hint: "use another mode, or leave it out"}
+	case p.PrivateTmp:
+		return &Error{Field: "private_tmp", Why: why, Hint: "use another mode, or leave it out"}
+	case p.StrictMetadata:
+		return &Error{Field: "strict_metadata", Why: why, Hint: "use another mode, or leave it out"}
 	case p.Network.Limited():
 		return &Error{Field: "network", Why: why, Hint: "use another mode, or leave it out"}
 	case len(p.Require) > 0:
@@ -83,6 +91,8 @@ func (p Policy) validatePaths() error {
 	}{
 		{"write", p.Write, nil},
 		{"write_create", p.WriteCreate, nil},
+		{"protect", p.Protect, nil},
+		{"hide", p.Hide, nil},
 		{"read", p.Read, []Path{ReadSystem}},
 		{"unix", p.Unix, []Path{UnixSSHAgent, UnixGPGAgent}},
 	}

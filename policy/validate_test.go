@@ -148,6 +148,8 @@ worktree: none
 read: everything
 broad grants: refused
 git's hooks, configuration and pointers: protected
+/tmp, /dev/shm and /dev/pts: shared
+metadata outside: left to the owner of the file
 network: all
 signals to processes outside: refused
 abstract sockets outside: refused
@@ -169,6 +171,8 @@ write, made if missing: /c
 read: what is writable
 broad grants: allowed
 git's hooks, configuration and pointers: not protected
+/tmp, /dev/shm and /dev/pts: shared
+metadata outside: left to the owner of the file
 network: all
 connect by TCP: 443, 65535
 bind TCP: no port
@@ -210,7 +214,12 @@ func TestPolicyStringShowsAll(t *testing.T) {
 			}
 			value := at.Field(i)
 			if value.IsZero() {
-				value = reflect.ValueOf([]uint16{7})
+				switch field.Type.Kind() {
+				case reflect.Bool:
+					value = reflect.ValueOf(true)
+				case reflect.Slice:
+					value = reflect.MakeSlice(field.Type, 1, 1)
+				}
 			}
 			if name+field.Name == "Network.Mode" {
 				value = reflect.ValueOf(NetworkNone)
