@@ -23,9 +23,6 @@ func findArchives(ctx context.Context) (archives, error) {
 		return a, hinted("apt-get install debian-archive-keyring", "the keys of Debian's archives are missing: %w", err)
 	}
 	if a.main == "" {
-		if err := needTools("apt-get", "apt-cache", "dpkg"); err != nil {
-			return a, err
-		}
 		out, err := output(ctx, "", "apt-get", "indextargets",
 			"--format", "$(ORIGIN)|$(RELEASE)|$(REPO_URI)", "Created-By: Packages")
 		if err != nil {
@@ -78,9 +75,6 @@ func (c cache) newApt(ctx context.Context, suites []string) (apt, error) {
 	if err != nil {
 		return apt{}, err
 	}
-	if err := needTools("apt-get", "apt-cache", "dpkg"); err != nil {
-		return apt{}, err
-	}
 	me, err := user.Current()
 	if err != nil {
 		return apt{}, err
@@ -105,7 +99,8 @@ func (c cache) newApt(ctx context.Context, suites []string) (apt, error) {
 		}
 	}
 	if _, err := a.run(ctx, "", "apt-get", "update", "-q"); err != nil {
-		return apt{}, fmt.Errorf("the lists of %s can't be had: %w", strings.Join(suites, ", "), err)
+		return apt{}, hinted("is the network there? VMRUN_MIRROR names another archive",
+			"the lists of %s can't be had: %w", strings.Join(suites, ", "), err)
 	}
 	return a, nil
 }

@@ -35,14 +35,12 @@ func (c cache) image(suite string) string {
 	return filepath.Join(c.dir, "image-"+suite+"-v"+imageVersion+".ext4")
 }
 
-// has reports whether a kernel and an image are there. An empty name asks for
-// neither.
-func (c cache) has(kernel, suite string) bool {
-	if kernel != "" {
-		if _, err := os.Stat(filepath.Join(c.kernelDir(kernel), readyFile)); err != nil {
-			return false
-		}
-	}
+func (c cache) hasKernel(name string) bool {
+	_, err := os.Stat(filepath.Join(c.kernelDir(name), readyFile))
+	return err == nil
+}
+
+func (c cache) hasImage(suite string) bool {
 	_, err := os.Stat(c.image(suite))
 	return err == nil
 }
@@ -63,8 +61,30 @@ func (c cache) lock() (unlock func(), err error) {
 	return func() { _ = f.Close() }, nil // nothing was written
 }
 
+// tools are the programs that prepare needs, and QEMU, so that what is missing
+// is said at once.
+func (c cache) tools(suite string, names []string) []string {
+	tools := []string{qemu}
+	for _, name := range names {
+		if !c.hasKernel(name) {
+			tools = append(tools, "apt-get", "apt-cache", "dpkg", "xz", "zstd", "lz4")
+			break
+		}
+	}
+	if !c.hasImage(suite) {
+		tools = append(tools, "apt-get", "mmdebstrap", "mke2fs", "tar")
+		if os.Geteuid() != 0 {
+			tools = append(tools, "fakeroot", "newuidmap")
+		}
+	}
+	return tools
+}
+
 // prepare fetches the kernels and builds the image, where they aren't there.
 func (c cache) prepare(suite string, names []string) error {
+	if err := needTools(c.tools(suite, names)...); err != nil {
+		return err
+	}
 	unlock, err := c.lock()
 	if err != nil {
 		return err

@@ -42,19 +42,15 @@ mke2fs -q -F -t ext4 -O ^has_journal,^metadata_csum -E lazy_itable_init=1,nodisc
 // buildImage builds a suite's image, unless it is there. Without root it is
 // built in a user namespace.
 func (c cache) buildImage(suite string) error {
-	image := c.image(suite)
-	if _, err := os.Stat(image); err == nil {
+	if c.hasImage(suite) {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
 	defer cancel()
 	start := time.Now()
-	mode, tools := "root", []string{"mmdebstrap", "mke2fs", "tar"}
+	mode := "root"
 	if os.Geteuid() != 0 {
-		mode, tools = "unshare", append(tools, "fakeroot", "newuidmap")
-	}
-	if err := needTools(tools...); err != nil {
-		return err
+		mode = "unshare"
 	}
 	from, err := findArchives(ctx)
 	if err != nil {
@@ -72,6 +68,7 @@ func (c cache) buildImage(suite string) error {
 		"deb "+from.main+" "+suite+" main", "deb "+from.security+" "+suite+"-security main"); err != nil {
 		return err
 	}
+	image := c.image(suite)
 	part := image + ".part"
 	args := []string{"sh", "-c", makeImage, "sh", tmp, part}
 	if mode != "root" {

@@ -58,12 +58,8 @@ const candidates = 3
 
 // fetch brings a kernel into the cache, unless it is there.
 func (c cache) fetch(k kernel) error {
-	dir := c.kernelDir(k.name)
-	if _, err := os.Stat(filepath.Join(dir, readyFile)); err == nil {
+	if c.hasKernel(k.name) {
 		return nil
-	}
-	if err := needTools("xz", "zstd", "lz4"); err != nil {
-		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
@@ -88,7 +84,7 @@ func (c cache) fetch(k kernel) error {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 			continue
 		}
-		if err := c.install(tree, dir, name); err != nil {
+		if err := c.install(tree, c.kernelDir(k.name), name); err != nil {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "vmrun: kernel %s is %s (%.1fs)\n", k.name, name, time.Since(start).Seconds())

@@ -172,21 +172,15 @@ func (o *options) fill() {
 // kernelDir returns the prepared kernel, and prepares it and the image where
 // they aren't there.
 func (o *options) kernelDir() (string, error) {
-	name, dir := o.kernel, o.cache.kernelDir(o.kernel)
+	names, dir := []string{o.kernel}, o.cache.kernelDir(o.kernel)
 	if strings.Contains(o.kernel, "/") {
-		name, dir = "", o.kernel
+		names, dir = nil, o.kernel
 		if _, err := os.Stat(filepath.Join(dir, "mod.order")); err != nil {
 			return "", fmt.Errorf("-kernel %s: not a prepared kernel: %w", dir, err)
 		}
 	}
-	if !o.cache.has(name, o.suite) {
-		var names []string
-		if name != "" {
-			names = append(names, name)
-		}
-		if err := o.cache.prepare(o.suite, names); err != nil {
-			return "", err
-		}
+	if names != nil && !o.cache.hasKernel(o.kernel) || !o.cache.hasImage(o.suite) {
+		return dir, o.cache.prepare(o.suite, names)
 	}
-	return dir, nil
+	return dir, needTools(qemu)
 }

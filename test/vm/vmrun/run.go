@@ -18,9 +18,6 @@ func runCommand(args []string) (int, error) {
 	if r.options, err = parseRun(args); err != nil {
 		return 0, err
 	}
-	if err := needTools(qemu); err != nil {
-		return 0, err
-	}
 	kernel, err := r.kernelDir()
 	if err != nil {
 		return 0, err

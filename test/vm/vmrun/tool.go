@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -28,12 +29,12 @@ var debianPackage = map[string]string{
 // packages that have them.
 func needTools(names ...string) error {
 	var missing, packages []string
-	for _, name := range names {
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if _, err := exec.LookPath(name); err == nil {
 			continue
 		}
 		missing = append(missing, name)
-		if p := debianPackage[name]; p != "" {
+		if p := debianPackage[name]; p != "" && !slices.Contains(packages, p) {
 			packages = append(packages, p)
 		}
 	}
