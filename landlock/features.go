@@ -15,11 +15,11 @@ import (
 // What r doesn't ask for is left out: read without a read list, network without
 // a limit, protect without a repository, protect, signals and abstract-sockets
 // where the policy turns them off, and hide, private-tmp and limits unless
-// r.Policy.Require has them. In a mode of unconfined nothing is enforced.
+// they are asked for. In a mode of unconfined nothing is enforced.
 func Features(s Support, r *policy.Resolved) []policy.Feature {
 	p := &r.Policy
 	f := features{s: s, unconfined: p.Mode == policy.Unconfined, fs: make([]policy.Feature, 0, 12)}
-	required := func(x policy.Promise) bool { return slices.Contains(p.Require, x) }
+	required := func(x policy.Promise) bool { return slices.Contains(p.Require, x) || p.Asks(x) }
 
 	unheld := "below ABI 3 Landlock lets truncate(2) empty files outside"
 	if s.ABI == 1 {
@@ -29,8 +29,8 @@ func Features(s Support, r *policy.Resolved) []policy.Feature {
 	if p.Read != nil {
 		f.add(policy.PromiseRead, 1, "", "bubblewrap, or Linux 5.13 or newer")
 	}
-	if r.Repo != nil && !p.NoProtect {
-		if writesRepo(r) {
+	if r.Repo != nil && !p.NoProtect || len(p.Protect) > 0 {
+		if len(p.Protect) > 0 || writesRepo(r) {
 			f.absent(policy.PromiseProtect, "Landlock can't except a path beneath a writable folder", "a mount layer (user namespaces, or root)")
 		} else {
 			f.add(policy.PromiseProtect, 3, unheld, "bubblewrap, or Linux 6.2 or newer")

@@ -184,10 +184,13 @@ func startError(err error, name string) error {
 	return &SetupError{Stage: e.Stage.String(), Err: err}
 }
 
+// dirHint says what to do about a working directory that isn't there.
+const dirHint = "name another one (--chdir); --private-tmp and --hide hide what isn't granted"
+
 func dirError(e *spawn.Error) error {
 	switch {
 	case errors.Is(e, fs.ErrNotExist):
-		return &policy.Error{Field: "working directory", Value: e.Name, Why: "does not exist (any more)", Err: e}
+		return &policy.Error{Field: "working directory", Value: e.Name, Why: "does not exist (any more), or is hidden", Hint: dirHint, Err: e}
 	case e.Errno == syscall.ENOTDIR:
 		return &policy.Error{Field: "working directory", Value: e.Name, Why: "is not a directory", Err: e}
 	}

@@ -20,10 +20,13 @@ import (
 // depends on it: without a mount layer git's common folder can't be granted as
 // a whole.
 type variant struct {
-	resolved   *policy.Resolved
-	ruleset    landlock.Ruleset
-	domain     *landlock.Domain
-	mounts     mountns.Plan
+	resolved *policy.Resolved
+	ruleset  landlock.Ruleset
+	domain   *landlock.Domain
+	mounts   mountns.Plan
+	// late are rules for what only the child's mounts bring about. A ruleset
+	// that is to get them is for one start.
+	late       []spawn.Rule
 	filter     seccomp.Filter
 	noFilters  bool
 	namespaces uintptr
@@ -35,10 +38,45 @@ type variant struct {
 // layered reports whether the command gets a mount namespace.
 func (v *variant) layered() bool { return len(v.mounts.Mounts) > 0 }
 
+// addLate takes the rules for what is granted by name on a new file system out
+// of the ruleset: the child adds them when it is mounted.
+func (v *variant) addLate() {
+	if len(v.mounts.NewFS) == 0 {
+		return
+	}
+	early := v.ruleset.Paths[:0:0]
+	for _, rule := range v.ruleset.Paths {
+		if v.onNewFS(rule.Grant) {
+			v.late = append(v.late, spawn.Rule{Path: rule.Grant.Path, Rights: uint64(rule.Rights)})
+		} else {
+			early = append(early, rule)
+		}
+	}
+	v.ruleset.Paths = early
+}
+
+// onNewFS reports whether a grant is for what is new, and not for what was
+// taken along.
+func (v *variant) onNewFS(g policy.Grant) bool {
+	if g.Origin != policy.FromTmp && g.Origin != policy.FromDevice {
+		return false
+	}
+	for _, dir := range v.mounts.NewFS {
+		if g.Path == dir || strings.HasPrefix(g.Path, dir+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // wantsLayer reports whether a mount layer may be of use.
 func (s *Sandbox) wantsLayer() bool {
-	return s.options.Backend != BackendLandlock && s.support.ABI > 0 &&
-		s.policy.Mode == policy.WorkspaceWrite && !s.policy.NoProtect
+	p := &s.policy
+	if s.options.Backend == BackendLandlock || s.support.ABI == 0 || p.Mode == policy.Unconfined {
+		return false
+	}
+	return p.Mode == policy.WorkspaceWrite && !p.NoProtect || len(p.Protect) > 0 ||
+		len(p.Hide) > 0 || p.PrivateTmp || p.StrictMetadata
 }
 
 // build resolves the policy and compiles it. If there is no mount layer
@@ -71,6 +109,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		v.mounts = mountns.Compile(r)
 		if v.layered() {
 			backend = BackendMountns
+			v.addLate()
 			v.namespaces = unix.CLONE_NEWNS
 			if s.have&(1<<unix.CAP_SYS_ADMIN) == 0 {
 				v.namespaces |= unix.CLONE_NEWUSER
@@ -96,9 +135,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		v.noFilters = unsupported != nil
 	}
 	for i, f := range v.applied.Features {
-		if f.Promise == policy.PromiseProtect {
-			v.applied.Features[i] = mountns.Protect(f, v.layered(), reason)
-		}
+		v.applied.Features[i] = mountns.Feature(f, r, v.layered(), reason)
 	}
 	for _, f := range v.applied.Features {
 		if f.State == policy.Absent && p.Requires(f.Promise) {
@@ -189,7 +226,7 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 		return nil, release, nil
 	}
 	d = v.domain
-	if stdio := regularFiles(p.Files); len(stdio) > 0 && d.FD >= 0 {
+	if stdio := regularFiles(p.Files); len(stdio)+len(v.late) > 0 && d.FD >= 0 {
 		if d, err = v.ruleset.Create(); err != nil {
 			return nil, release, &SetupError{Stage: StageRules, Err: err}
 		}
@@ -202,7 +239,7 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 		}
 	}
 	if v.layered() {
-		p.Namespaces, p.Mounts = v.namespaces, v.mounts.Mounts
+		p.Namespaces, p.Mounts, p.Rules = v.namespaces, v.mounts.Mounts, v.late
 		if p.Dir == "" {
 			// What is mounted over the present folder is seen only by who
 			// enters it again.

@@ -6,7 +6,7 @@
 // to it that the command could rename is bound too: a mount point can't be
 // renamed or removed, so nothing else can take its name.
 //
-// [Compile] is pure: package spawn makes the mounts in the child. They come
+// [Compile] makes a list, and package spawn the mounts, in the child. They come
 // before Landlock, since nothing can be mounted or unmounted inside a domain
 // that handles files. A bound file or folder has the same inode, so rules made
 // before hold; what lies on a new file system needs a rule that the child adds.
@@ -38,14 +38,23 @@ const Name = "mountns"
 type Plan struct {
 	// Mounts are made in order. Empty means that no namespace is needed.
 	Mounts []spawn.Mount
-	// Rules are paths on new file systems, for which the child adds Landlock
-	// rules of the given access.
-	Rules []policy.Grant
+	// NewFS are the folders that get a file system of their own: what is
+	// granted there by name needs a rule that the child adds.
+	NewFS []string
 }
 
-// Compile says which mounts hold what r asks for.
+// Compile says which mounts hold what r asks for: the order is strict
+// metadata, private folders, hidden paths, protected paths. It looks up which
+// paths exist, and changes nothing.
 func Compile(r *policy.Resolved) Plan {
 	var c compiler
+	if r.Policy.StrictMetadata {
+		c.strict(r)
+	}
+	if r.Policy.PrivateTmp {
+		c.private(r)
+	}
+	c.hide(r.Hide)
 	c.protect(r.Protect)
 	return c.plan
 }

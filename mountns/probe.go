@@ -97,10 +97,20 @@ func restrictedBy(sysctl, value string) bool {
 	return err == nil && strings.TrimSpace(string(b)) == value
 }
 
-// Protect returns the feature for git's protection, which f says Landlock
-// can't have, as it is with or without a mount layer. Reason says why there is
-// none although it was wanted.
-func Protect(f policy.Feature, layered bool, reason string) policy.Feature {
+// Feature returns the feature f, which Landlock alone can't have, as it is with
+// or without a mount layer. Reason says why there is none although it was
+// wanted. Features that a mount layer doesn't change are returned as they are.
+func Feature(f policy.Feature, r *policy.Resolved, layered bool, reason string) policy.Feature {
+	p := &r.Policy
+	switch f.Promise {
+	case policy.PromiseProtect:
+	case policy.PromiseHide, policy.PromisePrivateTmp, policy.PromiseMetadata:
+		if !p.Asks(f.Promise) {
+			return f
+		}
+	default:
+		return f
+	}
 	if layered {
 		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: Name}
 	}

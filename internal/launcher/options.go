@@ -109,6 +109,8 @@ type flags struct {
 	policyFile, backend, mode, net, caps  *string
 	chdir, statusFD, guardFD              *string
 	rw, rwCreate, read, unix              []string
+	protect, hide                         []string
+	privateTmp, strictMetadata            bool
 	connectTCP, bindTCP                   []string
 	connectUDP, bindUDP                   []string
 	require, env, unset, keepFD           []string
@@ -207,6 +209,8 @@ func (f *flags) apply(o *options) error {
 		{&p.BestEffort, f.bestEffort},
 		{&p.Env.Clear, f.clearEnv},
 		{&p.Env.KeepGit, f.keepGit},
+		{&p.PrivateTmp, f.privateTmp},
+		{&p.StrictMetadata, f.strictMetadata},
 		{&p.IPC.AllowSignals, f.allowSignals},
 		{&p.IPC.AllowAbstract, f.allowAbstract},
 	} {
@@ -226,6 +230,8 @@ func (f *flags) addPaths(p *policy.Policy) error {
 	}{
 		{&p.Write, f.rw, nil},
 		{&p.WriteCreate, f.rwCreate, nil},
+		{&p.Protect, f.protect, nil},
+		{&p.Hide, f.hide, nil},
 		{&p.Read, f.read, []policy.Path{policy.ReadSystem}},
 		{&p.Unix, f.unix, []policy.Path{policy.UnixSSHAgent, policy.UnixGPGAgent}},
 	} {

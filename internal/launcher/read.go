@@ -25,6 +25,10 @@ func (f *flags) toggle(o *options, name string) *bool {
 		return &f.allowSignals
 	case "allow-abstract-sockets":
 		return &f.allowAbstract
+	case "private-tmp":
+		return &f.privateTmp
+	case "strict-metadata":
+		return &f.strictMetadata
 	case "clear-env":
 		return &f.clearEnv
 	case "keep-git-env":
@@ -81,6 +85,10 @@ func (f *flags) list(name string) *[]string {
 		return &f.rwCreate
 	case "read":
 		return &f.read
+	case "protect":
+		return &f.protect
+	case "hide":
+		return &f.hide
 	case "connect-tcp":
 		return &f.connectTCP
 	case "bind-tcp":
@@ -110,6 +118,7 @@ const guardOption = "guard-fd"
 // names are the options that the help has.
 var names = [...]string{
 	"mode", "rw", "rw-create", "read", "allow-broad", "no-cache", "no-protect",
+	"protect", "hide", "private-tmp", "strict-metadata",
 	"net", "connect-tcp", "bind-tcp", "connect-udp", "bind-udp", "unix",
 	"allow-signals", "allow-abstract-sockets",
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
@@ -121,8 +130,7 @@ var names = [...]string{
 // planned are options of other versions, which must not be taken for a
 // misspelling.
 var planned = [...]string{
-	"protect", "hide", "private-tmp", "strict-metadata", "restore", "verify",
-	"doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
+	"restore", "verify", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
 	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
 	"limits", "cgroup", "cgroup-parent",
 }

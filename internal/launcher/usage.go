@@ -16,6 +16,10 @@ What may be written and read:
   --allow-broad          allow / and the home directory to be made writable
   --no-cache             leave the tools' caches where they are (read-only)
   --no-protect           don't protect git's hooks, configuration and pointers
+  --protect PATH         keep PATH as it is, although it lies in what is writable
+  --hide PATH            let PATH look empty
+  --private-tmp          give the command its own /tmp, /dev/shm and /dev/pts
+  --strict-metadata      keep mode, owner and times of what isn't writable
 
 Network and other processes:
   --net MODE             all (default), or none: sockets of no family but local
@@ -45,7 +49,7 @@ What must hold:
                          hide, private-tmp, metadata, device-ioctl, signals,
                          abstract-sockets, path-sockets, network, read or limits
   --best-effort          run even if what is required can't be held
-  --backend NAME         auto (default) or landlock
+  --backend NAME         auto (default), landlock or landlock+mountns
 
 Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it
