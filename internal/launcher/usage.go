@@ -16,7 +16,7 @@ What may be written and read:
   --allow-broad          allow / and the home directory to be made writable
   --no-cache             leave the tools' caches where they are (read-only)
   --no-protect           don't protect git's hooks, configuration and pointers
-  --protect PATH         keep PATH as it is, although it lies in what is writable
+  --protect PATH         keep PATH as it is, inside something writable
   --hide PATH            let PATH look empty
   --private-tmp          give the command its own /tmp, /dev/shm and /dev/pts
   --strict-metadata      keep mode, owner and times of what isn't writable
