@@ -53,6 +53,10 @@ type Cmd struct {
 	Process *os.Process
 	// ProcessState is there once Wait has returned.
 	ProcessState *os.ProcessState
+	// Tampered says, once Wait has returned, which protected paths are not as
+	// they were before Start. It can't tell who changed them, and what the
+	// command left running may still do so.
+	Tampered []Change
 
 	// Err is why the command can't be started, if that is known already:
 	// [Sandbox.Command] didn't find it.
@@ -68,6 +72,7 @@ type Cmd struct {
 	WaitDelay time.Duration
 
 	sandbox *Sandbox
+	started *Started
 	ctx     context.Context
 	io      stdio
 	watch   chan error // result of the goroutine that watches ctx
@@ -148,7 +153,7 @@ func (c *Cmd) Start() (err error) {
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	c.Process, err = c.sandbox.attempt(func(v *variant) (*os.Process, error) {
+	c.started, err = c.sandbox.attempt(func(v *variant) (*os.Process, error) {
 		p := &spawn.Plan{
 			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
 			NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
@@ -166,6 +171,7 @@ func (c *Cmd) Start() (err error) {
 	if err != nil {
 		return err
 	}
+	c.Process = c.started.Process
 	c.io.start()
 	c.watchContext()
 	return nil
@@ -242,6 +248,7 @@ func (c *Cmd) Wait() error {
 		err = ioErr
 	}
 	c.io.closeParent()
+	c.Tampered = c.started.Tampered()
 	return err
 }
 

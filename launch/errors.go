@@ -31,6 +31,7 @@ const (
 	StageRules   = "rules"
 	StageCaps    = "capabilities"
 	StageConfine = "confinement"
+	StageProtect = "protect"
 	StageStart   = "start"
 )
 

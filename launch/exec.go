@@ -3,6 +3,8 @@ package launch
 import (
 	"os"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -78,8 +80,8 @@ func (s *Sandbox) Exec(c *Command) error {
 //
 // Where the machine turns out to have no mount layer, the record gets a second
 // line "applied": the last one counts.
-func (s *Sandbox) Start(c *Command) (*os.Process, error) {
-	proc, err := s.attempt(func(v *variant) (*os.Process, error) {
+func (s *Sandbox) Start(c *Command) (*Started, error) {
+	started, err := s.attempt(func(v *variant) (*os.Process, error) {
 		p, release, err := s.plan(v, c)
 		defer release()
 		if err != nil {
@@ -88,9 +90,50 @@ func (s *Sandbox) Start(c *Command) (*os.Process, error) {
 		return start(p, c.Args[0])
 	})
 	if err == nil {
-		c.Record.Started(proc.Pid)
+		c.Record.Started(started.Process.Pid)
 	}
-	return proc, err
+	return started, err
+}
+
+// Started is a command that runs.
+type Started struct {
+	Process *os.Process
+	state   *tamper.State // nil if nothing is compared
+}
+
+// Tampered says which protected paths are not as they were before the start.
+// It counts when the command has ended, with all that it left.
+func (s *Started) Tampered() []Change {
+	if s.state == nil {
+		return nil
+	}
+	var changes []Change
+	for _, c := range s.state.Compare() {
+		changes = append(changes, Change{Path: c.Path, What: string(c.What), Why: c.Why})
+	}
+	return changes
+}
+
+// Restore puts back what Tampered finds, as far as it was kept, and says what
+// it did and what it could not, a line each. What was created is moved aside,
+// never deleted.
+func (s *Started) Restore() (done []string) {
+	if s.state == nil {
+		return nil
+	}
+	for _, r := range s.state.Restore(s.state.Compare()) {
+		done = append(done, r.String())
+	}
+	return done
+}
+
+// Change is a protected path that is not as it was.
+type Change struct {
+	Path policy.Path `json:"path"`
+	// What is created, changed, removed or replaced.
+	What string `json:"what"`
+	// Why says what the path is and what it can do.
+	Why string `json:"why"`
 }
 
 // start starts a plan and gives the child to package os.

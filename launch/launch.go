@@ -214,7 +214,10 @@ func (s *Sandbox) Notes() []policy.Note { return s.variant().applied.Notes }
 
 // NeedsParent reports whether a command must be a child of a process that
 // stays: [Sandbox.Exec] then doesn't do.
-func (s *Sandbox) NeedsParent() bool { return s.variant().layered() }
+func (s *Sandbox) NeedsParent() bool {
+	v := s.variant()
+	return v.layered() || v.watched()
+}
 
 func (s *Sandbox) variant() *variant {
 	s.mu.Lock()

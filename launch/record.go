@@ -159,6 +159,8 @@ type Ended struct {
 	// Rusage is that of the command and of the descendants that it, or the
 	// guard, waited for.
 	Rusage syscall.Rusage
+	// Tampered are protected paths that changed meanwhile.
+	Tampered []Change
 }
 
 // Exited says how the command ended.
@@ -174,7 +176,9 @@ func (r *Record) Exited(e Ended) {
 		Signal *string `json:"signal"`
 		Core   bool    `json:"core"`
 		Usage  usage   `json:"usage"`
-	}{Event: "exited", Usage: usage{
+
+		Tampered []Change `json:"tampered,omitempty"`
+	}{Event: "exited", Tampered: e.Tampered, Usage: usage{
 		User:   e.Rusage.Utime.Nano() / 1000,
 		System: e.Rusage.Stime.Nano() / 1000,
 		MaxRSS: e.Rusage.Maxrss * 1024, // the kernel counts in KiB

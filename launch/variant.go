@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -33,6 +34,24 @@ type variant struct {
 	worktree   fileID
 	applied    Applied
 	missing    []policy.Feature // required, and absent
+}
+
+// watched reports whether protected paths are compared afterwards.
+func (v *variant) watched() bool {
+	p := &v.resolved.Policy
+	return p.Mode == policy.WorkspaceWrite && v.resolved.Repo != nil && !p.NoProtect && v.applied.Backend != BackendNone
+}
+
+// snapshot notes the state of protected paths before a start.
+func (v *variant) snapshot() (*tamper.State, error) {
+	if !v.watched() {
+		return nil, nil
+	}
+	state, err := tamper.Snapshot(v.resolved)
+	if err != nil {
+		return nil, &SetupError{Stage: StageProtect, Err: err}
+	}
+	return state, nil
 }
 
 // layered reports whether the command gets a mount namespace.
@@ -137,6 +156,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	for i, f := range v.applied.Features {
 		v.applied.Features[i] = mountns.Feature(f, r, v.layered(), reason)
 	}
+	v.applied.Features = v.withComparison(v.applied.Features)
 	for _, f := range v.applied.Features {
 		if f.State == policy.Absent && p.Requires(f.Promise) {
 			v.missing = append(v.missing, f)
@@ -144,6 +164,27 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	}
 	v.applied.Enforcement = enforcement(p.Mode, v.applied.Features)
 	return v, nil
+}
+
+// withComparison adds what a comparison afterwards holds: all of the
+// protection, or the rest of it where there are mounts.
+func (v *variant) withComparison(features []policy.Feature) []policy.Feature {
+	i := slices.IndexFunc(features, func(f policy.Feature) bool { return f.Promise == policy.PromiseProtect })
+	if i < 0 || !v.watched() || len(v.resolved.Policy.Protect) > 0 && !v.layered() {
+		return features
+	}
+	after := policy.Feature{
+		Promise: policy.PromiseProtect, State: policy.VerifiedAfter, By: "comparison",
+		Why: "names that don't exist yet can't be covered",
+	}
+	if v.layered() {
+		return slices.Insert(features, i+1, after)
+	}
+	if features[i].State == policy.Absent {
+		after.Why, after.Mend = features[i].Why, features[i].Mend
+		features[i] = after
+	}
+	return features
 }
 
 // ready refuses what can't be held, and makes the ruleset.
@@ -164,12 +205,19 @@ func (s *Sandbox) ready(v *variant) error {
 
 // attempt starts a command under the present variant. If it turns out that
 // this machine has no mount layer, it tries the next way.
-func (s *Sandbox) attempt(start func(*variant) (*os.Process, error)) (*os.Process, error) {
+func (s *Sandbox) attempt(start func(*variant) (*os.Process, error)) (*Started, error) {
 	for {
 		v := s.variant()
+		state, err := v.snapshot()
+		if err != nil {
+			return nil, err
+		}
 		proc, err := start(v)
-		if err == nil || !v.layered() || !mountns.Unsupported(err) {
-			return proc, err
+		if err == nil {
+			return &Started{Process: proc, state: state}, nil
+		}
+		if !v.layered() || !mountns.Unsupported(err) {
+			return nil, err
 		}
 		if err := s.fallBack(v, err); err != nil {
 			return nil, err

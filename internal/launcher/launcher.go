@@ -80,10 +80,10 @@ func run(o *options, rec *launch.Record) (int, error) {
 		if err != nil {
 			return 0, err
 		}
-		return startAndWait(s, c, rec, g.endRest)
+		return startAndWait(s, c, rec, o.restore, g.endRest)
 	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
-		return startAndWait(s, c, rec, nil)
+		return startAndWait(s, c, rec, o.restore, nil)
 	}
 	return 0, s.Exec(c)
 }

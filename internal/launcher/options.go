@@ -22,6 +22,7 @@ type options struct {
 	keepFDs    []int
 	newSession bool
 	supervise  bool
+	restore    bool
 	guardFD    int // -1 unless this process is the guard
 
 	help, version, explain, json bool

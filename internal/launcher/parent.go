@@ -173,20 +173,32 @@ func reap(pid int) (e launch.Ended, err error) {
 
 // startAndWait starts the command as a child, waits for it, and returns the
 // exit code that tells how it ended. Before it says so it calls rest, if that
-// isn't nil, to end what the command has left.
-func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest func()) (int, error) {
+// isn't nil, to end what the command has left. What was tampered with is
+// reported, and put back if restore is set.
+func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, restore bool, rest func()) (int, error) {
 	p := newParent(c.NewSession)
 	defer p.close()
-	proc, err := s.Start(c)
+	started, err := s.Start(c)
 	if err != nil {
 		return 0, err
 	}
-	e, err := p.wait(proc.Pid)
+	e, err := p.wait(started.Process.Pid)
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
 	if rest != nil {
 		rest()
+	}
+	e.Tampered = started.Tampered()
+	for _, t := range e.Tampered {
+		say("warning: " + t.Path.String() + " was " + t.What + " while the command ran: " + t.Why)
+	}
+	if len(e.Tampered) > 0 && restore {
+		for _, done := range started.Restore() {
+			say("restore: " + done)
+		}
+	} else if len(e.Tampered) > 0 {
+		say("hint: look before you run git there: git -c core.fsmonitor=false -c core.hooksPath=/dev/null status")
 	}
 	rec.Exited(e)
 	return exitCode(e.Status), nil

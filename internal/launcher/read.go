@@ -37,6 +37,8 @@ func (f *flags) toggle(o *options, name string) *bool {
 		return &f.bestEffort
 	case "new-session":
 		return &o.newSession
+	case "restore":
+		return &o.restore
 	case "supervise":
 		return &o.supervise
 	case "explain":
@@ -118,7 +120,7 @@ const guardOption = "guard-fd"
 // names are the options that the help has.
 var names = [...]string{
 	"mode", "rw", "rw-create", "read", "allow-broad", "no-cache", "no-protect",
-	"protect", "hide", "private-tmp", "strict-metadata",
+	"protect", "hide", "private-tmp", "strict-metadata", "restore",
 	"net", "connect-tcp", "bind-tcp", "connect-udp", "bind-udp", "unix",
 	"allow-signals", "allow-abstract-sockets",
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
@@ -130,7 +132,7 @@ var names = [...]string{
 // planned are options of other versions, which must not be taken for a
 // misspelling.
 var planned = [...]string{
-	"restore", "verify", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
+	"verify", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
 	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
 	"limits", "cgroup", "cgroup-parent",
 }

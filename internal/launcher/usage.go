@@ -17,6 +17,7 @@ What may be written and read:
   --no-cache             leave the tools' caches where they are (read-only)
   --no-protect           don't protect git's hooks, configuration and pointers
   --protect PATH         keep PATH as it is, inside something writable
+  --restore              put back what git executes or follows, if it changed
   --hide PATH            let PATH look empty
   --private-tmp          give the command its own /tmp, /dev/shm and /dev/pts
   --strict-metadata      keep mode, owner and times of what isn't writable
