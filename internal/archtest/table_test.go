@@ -29,7 +29,7 @@ var table = map[string]rule{
 	"cgroup":         {ours: []string{"policy"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
 	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
 	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
-	"launch":         {ours: append([]string{"policy", "spawn"}, compilers...)},
+	"launch":         {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
 	"capture":        {},
 	"runner":         {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}},
 	"runner/...":     {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner"}},
