@@ -147,7 +147,7 @@ func (ix GitIndex) read(name string, f func(mode uint32, name []byte) bool) (*in
 	if err != nil {
 		return nil, err
 	}
-	defer syscall.Close(in.fd) //nolint:errcheck // nothing was written
+	defer syscall.Close(in.fd)
 	head, err := in.next(12)
 	if err != nil {
 		return nil, err

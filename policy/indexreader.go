@@ -112,7 +112,7 @@ func (in *indexReader) fill(n int) error {
 	}
 	got, err := syscall.Read(in.fd, space)
 	switch {
-	case err == syscall.EINTR: //nolint:errorlint // a raw errno
+	case err == syscall.EINTR:
 		return nil
 	case err != nil:
 		return &fs.PathError{Op: "read", Path: in.path, Err: err}

@@ -188,7 +188,7 @@ func (p *protector) hooks(dir string) {
 	switch err := syscall.Lstat(path, &st); {
 	case err == nil:
 		p.found(path, whyHooks, &st)
-	case err != syscall.ENOENT: //nolint:errorlint // a raw errno
+	case err != syscall.ENOENT:
 	case p.pretend, p.makeHooks && makeLike(path, dir):
 		p.freeze(path, whyHooks)
 	default:

@@ -91,7 +91,7 @@ func (p *protector) keep(path, why string) bool {
 	case nil:
 		p.found(path, why, &st)
 		return true
-	case syscall.ENOENT: //nolint:errorlint // a raw errno
+	case syscall.ENOENT:
 		p.add(path, Unborn, why)
 	}
 	return false

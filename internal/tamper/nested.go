@@ -98,7 +98,7 @@ func (s *State) nested() {
 		if s.known != nil && s.known[d] || s.known == nil && !recent {
 			return
 		}
-		s.add(dotGit, Created, "git status enters this repository, in which git would use "+d.text+" ("+quote(d.path)+")")
+		s.add(dotGit, Created, "git status enters this repository, in which git would use "+d.text()+" ("+quote(d.path)+")")
 	}, func(path string, err error) {
 		s.add(path, Changed, "git's list of files can't be read: "+err.Error())
 	})

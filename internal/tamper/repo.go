@@ -10,9 +10,16 @@ import (
 
 // danger is something in a repository that makes git execute a program.
 type danger struct {
-	// path is the file that does, key the setting in it, if it is one.
-	path, key string
-	text      string
+	// path is a file of configuration with a setting, or a hook.
+	path string
+	setting
+}
+
+func (d danger) text() string {
+	if d.key == "" {
+		return "the hook " + quote(base(d.path))
+	}
+	return d.String()
 }
 
 // dangers returns what git executes in a repository. What it executes in a
@@ -21,11 +28,11 @@ func dangers(gitDir string) (list []danger) {
 	common := commonDir(gitDir)
 	for _, file := range configs(gitDir, common) {
 		for _, t := range settings(readFile(file)) {
-			list = append(list, danger{file, t.key, t.String()})
+			list = append(list, danger{file, t})
 		}
 	}
 	for _, hook := range hooks(common + "/hooks") {
-		list = append(list, danger{hook, "", "the hook " + quote(base(hook))})
+		list = append(list, danger{path: hook})
 	}
 	return list
 }
@@ -49,7 +56,7 @@ func configs(gitDir, common string) []string {
 
 // hooks returns the hooks in a folder that git may run.
 func hooks(folder string) (list []string) {
-	for _, name := range names(folder + "/.") {
+	for _, name := range names(folder + "/.") { // the folder may be a link
 		path := folder + "/" + name
 		var st unix.Stat_t
 		if strings.Contains(name, ".") || unix.Stat(path, &st) != nil {
@@ -83,4 +90,10 @@ func gitDirAt(folder string) string {
 func same(a, b string) bool {
 	var x, y unix.Stat_t
 	return unix.Stat(a, &x) == nil && unix.Stat(b, &y) == nil && x.Dev == y.Dev && x.Ino == y.Ino
+}
+
+// isGitDir reports whether a folder is a repository.
+func isGitDir(folder string) bool {
+	id, _ := lstat(folder + "/HEAD")
+	return id != (ident{}) && isFolder(folder+"/objects") && isFolder(folder+"/refs")
 }
