@@ -5,7 +5,10 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
+	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -19,10 +22,13 @@ import (
 // own, so that a pipeline in a shell stays one job: what a terminal sends, it
 // sends to both.
 type parent struct {
-	pid int
 	// alone says that the child is in a process group of its own.
 	alone   bool
 	signals chan os.Signal
+	closed  chan struct{}
+
+	mu  sync.Mutex
+	pid int // 0 before the child is there, and when it may be reaped
 }
 
 // forwarded are the signals that are handed on.
@@ -34,38 +40,56 @@ var forwarded = []os.Signal{
 // newParent begins to collect signals: before the child starts, lest one that
 // is meant for it kills the parent instead. A signal that is ignored, as
 // nohup's, stays so.
+//
+// From here on this process confines nothing in itself, so that the goroutine
+// needn't keep its thread: waking another one would wake a thread each time.
 func newParent(alone bool) *parent {
-	p := &parent{alone: alone, signals: make(chan os.Signal, 32)}
-	for _, s := range forwarded {
-		if !signal.Ignored(s) {
-			signal.Notify(p.signals, s)
-		}
-	}
+	runtime.UnlockOSThread()
+	p := &parent{alone: alone, signals: make(chan os.Signal, 32), closed: make(chan struct{})}
+	signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
 	return p
 }
 
 // close gives the signals back.
-func (p *parent) close() { signal.Stop(p.signals) }
+func (p *parent) close() {
+	signal.Stop(p.signals)
+	close(p.closed)
+}
 
 // wait returns when the child has ended, and reaps it.
 func (p *parent) wait(pid int) (launch.Ended, error) {
+	p.setChild(pid)
+	go p.forwardAll()
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || info.Code != cldStopped {
+			p.setChild(0) // its number may soon be another's
+			return reap(pid)
+		}
+		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // take it off
+		p.stop(pid)
+	}
+}
+
+func (p *parent) setChild(pid int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.pid = pid
-	events := make(chan event)
-	done := make(chan struct{})
-	defer close(done)
-	go watch(pid, events, done)
+}
+
+func (p *parent) forwardAll() {
 	for {
 		select {
 		case s := <-p.signals:
 			if sig, ok := s.(syscall.Signal); ok {
 				p.forward(sig)
 			}
-		case e := <-events:
-			if e == childStopped {
-				p.stop()
-				continue
-			}
-			return reap(pid)
+		case <-p.closed:
+			return
 		}
 	}
 }
@@ -76,7 +100,11 @@ func (p *parent) forward(s syscall.Signal) {
 	if !p.alone && p.fromTerminal(s) {
 		return
 	}
-	_ = unix.Kill(p.pid, s) // the child may have ended, but isn't reaped
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pid > 0 {
+		_ = unix.Kill(p.pid, s) // it may have ended, but isn't reaped
+	}
 }
 
 // fromTerminal reports whether s probably came from the terminal: of the
@@ -106,12 +134,16 @@ func foreground() bool {
 // stop stops this process like its child, so that a shell notices, and
 // continues the child when it is continued itself. If the terminal has stopped
 // both, and the shell has continued both, it is too late for that.
-func (p *parent) stop() {
-	if state(p.pid) != 'T' {
+func (p *parent) stop(pid int) {
+	if state(pid) != 'T' {
 		return
 	}
-	_ = unix.Kill(os.Getpid(), syscall.SIGSTOP)
-	_ = unix.Kill(p.pid, syscall.SIGCONT)
+	// To this thread, which then stops before it goes on: another one might
+	// take a signal to the process too late.
+	runtime.LockOSThread()
+	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
+	runtime.UnlockOSThread()
+	_ = unix.Kill(pid, syscall.SIGCONT)
 }
 
 // state returns the letter of a process's state, as in proc(5), 0 if unknown.
@@ -125,38 +157,6 @@ func state(pid int) byte {
 		return b[i+2]
 	}
 	return 0
-}
-
-// event is something that happened to the child.
-type event int
-
-const (
-	childStopped event = iota + 1
-	childEnded
-)
-
-// watch sends events until the child has ended, and leaves it to be reaped.
-func watch(pid int, events chan<- event, done <-chan struct{}) {
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		e := childEnded
-		if err == nil && info.Code == cldStopped {
-			e = childStopped
-			_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // take it off
-		}
-		select {
-		case events <- e:
-		case <-done:
-			return
-		}
-		if e == childEnded {
-			return
-		}
-	}
 }
 
 // cldStopped is CLD_STOPPED of the kernel's asm-generic/siginfo.h.
