@@ -87,7 +87,6 @@ var setupFailures = []struct {
 	{args: []string{"-x", "tree", "true"}, stage: "usage", says: "unknown option -x"},
 	{args: []string{"--rw"}, stage: "usage", says: "--rw"},
 	{args: []string{"--memory", "1G", "tree", "true"}, stage: "usage", says: "--memory is not available in this version"},
-	{args: []string{"--hide", "x", "tree", "true"}, stage: "usage", says: "--hide is not available in this version"},
 	{args: []string{"--backend", "nonsense", "tree", "true"}, stage: "policy", says: "nonsense"},
 	{args: []string{"--net", "lan", "tree", "true"}, stage: "policy", says: `"lan": no such network mode`},
 	{args: []string{"--json", "tree", "true"}, stage: "usage", says: "--json goes with --explain"},
@@ -124,7 +123,7 @@ var setupFailures = []struct {
 	{args: []string{"--policy", "unknown.json", "tree", "true"}, stage: "policy", says: `unknown.json:2:2: writ: unknown key, did you mean "write"?`},
 	{args: []string{"--policy", "twice.json", "tree", "true"}, stage: "policy", says: "twice.json:1:"},
 	{args: []string{"--policy", "missing.json", "tree", "true"}, stage: "policy", says: `write[0] "/nonexistent/a": does not exist`, path: "/nonexistent/a"},
-	{args: []string{"--require", "hide", "tree", "true"}, stage: "probe", says: `can't hold the promise "hide"`, hint: "--best-effort"},
+	{args: []string{"--backend", "landlock", "--require", "metadata", "tree", "true"}, stage: "probe", says: `can't hold the promise "metadata"`, hint: "--best-effort"},
 	{args: []string{"--chdir", "BASE/nonexistent", "tree", "true"}, stage: "chdir", says: `working directory "BASE/nonexistent": does not exist`, path: "BASE/nonexistent"},
 	{args: []string{"--chdir", "BASE/file", "tree", "true"}, stage: "chdir", says: `working directory "BASE/file": is not a directory`, path: "BASE/file"},
 }

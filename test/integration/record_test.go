@@ -314,7 +314,7 @@ func TestRecordTampered(t *testing.T) {
 		record := s.status(cmd)
 		r := testenv.Run(t, cmd)
 		list := record()
-		if r.Code != 0 || names(list) != "applied" || list[0]["notes"] == nil {
+		if r.Code != 0 || len(list) == 0 || list[0]["event"] != "applied" || list[0]["notes"] == nil {
 			t.Fatalf("%v, record %v; want a note", r, list)
 		}
 		checkKeys(t, "notes", list[0]["notes"])
