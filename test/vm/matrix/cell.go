@@ -119,8 +119,11 @@ func guest(c cell) cell {
 			bwrap = "no"
 		}
 	}
+	if c.as == "" && bwrap != "no" { // root's bwrap needs none
+		bwrap = "yes"
+	}
 	if c.as == "" && userns == "EPERM" { // root isn't unprivileged
-		userns, bwrap = "yes", "yes"
+		userns = "yes"
 	}
 	c.wants = append(c.wants, "userns="+userns, "bwrap="+bwrap)
 	switch {

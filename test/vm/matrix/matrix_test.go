@@ -221,6 +221,26 @@ func TestScript(t *testing.T) {
 	}
 }
 
+// Root's cells leave out what the user's run.
+func TestScriptOfRoot(t *testing.T) {
+	all := []suite{{pkg: "a", core: true, skip: "^X$"}, {pkg: "b", core: true}}
+	for _, tt := range []struct {
+		c    cell
+		want [2]string
+	}{
+		{cell{kernel: "6.1"}, [2]string{" -test.skip='^X$|/^uid1000$|//^uid1000$')", " -test.skip='/^uid1000$|//^uid1000$')"}},
+		{cell{kernel: "6.1", as: "user"}, [2]string{" -test.skip='^X$')", "4m0s)"}},
+		{cell{}, [2]string{" -test.skip='^X$')", "4m0s)"}},
+	} {
+		script := tt.c.script("/x", all)
+		for _, want := range tt.want {
+			if !strings.Contains(script, want) {
+				t.Errorf("script of %+v has no %q:\n%s", tt.c, want, script)
+			}
+		}
+	}
+}
+
 func TestStandIn(t *testing.T) {
 	dir := t.TempDir()
 	stand := filepath.Join(dir, "go")

@@ -28,6 +28,7 @@ var suites = []suite{
 	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers|ProbeElsewhere)$", why: "conformance commits; a false bwrap and simulators are the same everywhere"},
 	{pkg: "cgroup"},
 	{pkg: "internal/nofile"},
+	{pkg: "internal/tamper"},
 	{pkg: "internal/linux"},
 	{pkg: "test/escape", programs: []string{"test/escape/attack"}},
 }
