@@ -36,6 +36,12 @@ func Main(args []string, version string) int {
 	case o.version:
 		return print(fmt.Sprintf("shofer-sandbox %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	}
+	switch {
+	case o.doctor:
+		return doctor(o)
+	case o.verify:
+		return verify(o)
+	}
 	rec, err := o.record()
 	if err != nil {
 		return fail(nil, err)

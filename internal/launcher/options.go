@@ -26,6 +26,7 @@ type options struct {
 	guardFD    int // -1 unless this process is the guard
 
 	help, version, explain, json bool
+	doctor, verify               bool
 }
 
 // usageError is a *launch.SetupError for a bad command line.
@@ -46,10 +47,42 @@ func parse(args []string) (*options, error) {
 	if err != nil || o.help || o.version {
 		return o, err
 	}
+	if o.doctor || o.verify {
+		return o, o.looking(operands, f.other)
+	}
 	if err := f.apply(o); err != nil {
 		return o, err
 	}
 	return o, o.operands(operands)
+}
+
+// looking takes the worktree of an option that runs no command. Other is an
+// option that was given besides.
+func (o *options) looking(args []string, other string) error {
+	name, form := "doctor", "shofer-sandbox --doctor [--json] [worktree-dir]"
+	if o.verify {
+		name, form = "verify", "shofer-sandbox --verify [--json] <worktree-dir>"
+	}
+	switch {
+	case o.doctor && o.verify:
+		return usageError("--doctor and --verify exclude each other", "one looks at the machine, the other at a worktree: run both")
+	case other != "":
+		return usageError("--"+other+" has no effect with --"+name, form)
+	case len(args) > 1:
+		return usageError("--"+name+" runs no command", form)
+	case len(args) == 0 && o.verify:
+		return usageError("the worktree directory is missing", form)
+	case len(args) == 0:
+		return nil
+	case args[0] == "":
+		return usageError("the worktree directory is empty", "an unset variable? name a directory, such as .")
+	}
+	abs, err := absolute(args[0])
+	if err != nil {
+		return &launch.SetupError{Stage: launch.StageUsage, Err: err}
+	}
+	o.policy.Worktree = abs
+	return nil
 }
 
 // operands takes the worktree and the command.
@@ -79,7 +112,7 @@ func (o *options) operands(args []string) error {
 	switch {
 	case o.explain:
 	case o.json:
-		return usageError("--json goes with --explain", "the status record of a run is JSON already: --status-fd")
+		return usageError("--json goes with --explain, --doctor or --verify", "the status record of a run is JSON already: --status-fd")
 	case len(rest) == 0:
 		return usageError("the command is missing", "shofer-sandbox "+dir+" -- command [arg...]")
 	case rest[0] == "":
@@ -118,6 +151,9 @@ type flags struct {
 	clearEnv, keepGit                     bool
 	broad, noProtect, noCache, bestEffort bool
 	allowSignals, allowAbstract           bool
+
+	// other is the last option that doesn't go with --doctor and --verify.
+	other string
 }
 
 // descriptors reads the numbers of descriptors. What can't be read of one

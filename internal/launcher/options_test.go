@@ -94,6 +94,14 @@ func TestParseErrors(t *testing.T) {
 		{[]string{"--keep-fd", "5", "--status-fd", "5", "/w", "true"}, "--keep-fd 5 is the descriptor of --status-fd", ""},
 		{[]string{"--bind-tcp", "65536", "/w", "true"}, `--bind-tcp "65536" is not a port`, "65535"},
 		{[]string{"--json", "/w", "true"}, "--json goes with --explain", "--status-fd"},
+		{[]string{"--doctor", "--verify", "/w"}, "--doctor and --verify exclude each other", "run both"},
+		{[]string{"--doctor", "--explain", "/w"}, "--explain has no effect with --doctor", "[worktree-dir]"},
+		{[]string{"--rw", "/x", "--verify", "/w"}, "--rw has no effect with --verify", "<worktree-dir>"},
+		{[]string{"--verify", "/w", "--", "true"}, "--verify runs no command", "<worktree-dir>"},
+		{[]string{"--doctor", "/w", "true"}, "--doctor runs no command", "[worktree-dir]"},
+		{[]string{"--verify"}, "the worktree directory is missing", "--verify"},
+		{[]string{"--doctor", ""}, "the worktree directory is empty", "unset variable"},
+		{[]string{"--doctor=yes"}, "option --doctor takes no value", ""},
 		{[]string{"--policy", "/nonexistent.json", "/w", "true"}, "policy file: open /nonexistent.json", ""},
 	} {
 		_, err := parse(tt.args)
@@ -163,10 +171,10 @@ func FuzzParse(f *testing.F) {
 			}
 			return
 		}
-		if o.help || o.version {
+		if o.help || o.version || o.doctor && o.policy.Worktree == "" {
 			return
 		}
-		if !filepath.IsAbs(string(o.policy.Worktree)) || !o.explain && (len(o.command) == 0 || o.command[0] == "") {
+		if !filepath.IsAbs(string(o.policy.Worktree)) || !o.explain && !o.doctor && !o.verify && (len(o.command) == 0 || o.command[0] == "") {
 			t.Errorf("parse(%q) = worktree %q, command %q", args, o.policy.Worktree, o.command)
 		}
 	})

@@ -43,6 +43,10 @@ func (f *flags) toggle(o *options, name string) *bool {
 		return &o.supervise
 	case "explain":
 		return &o.explain
+	case "doctor":
+		return &o.doctor
+	case "verify":
+		return &o.verify
 	case "json":
 		return &o.json
 	case "version":
@@ -126,13 +130,14 @@ var names = [...]string{
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
 	"new-session", "supervise",
 	"require", "best-effort", "backend",
-	"policy", "status-fd", "explain", "json", "version", "help",
+	"policy", "status-fd", "explain", "doctor", "verify", "json",
+	"version", "help",
 }
 
 // planned are options of other versions, which must not be taken for a
 // misspelling.
 var planned = [...]string{
-	"verify", "doctor", "memory", "swap", "pids", "cpus", "cpu-weight",
+	"memory", "swap", "pids", "cpus", "cpu-weight",
 	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
 	"limits", "cgroup", "cgroup-parent",
 }
@@ -155,6 +160,11 @@ func (f *flags) scan(o *options, args []string) ([]string, error) {
 		name, v, hasValue := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
 		if !strings.HasPrefix(arg, "--") {
 			return nil, unknownOption(arg, name)
+		}
+		switch name {
+		case "doctor", "verify", "json":
+		default:
+			f.other = name
 		}
 		if b := f.toggle(o, name); b != nil {
 			if hasValue {

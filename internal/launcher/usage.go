@@ -56,7 +56,11 @@ Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it
   --status-fd N          write a status record, lines of JSON, to descriptor N
   --explain              say what would be granted and enforced, run nothing
-  --json                 with --explain: as JSON
+  --doctor               say what this machine holds, and what would mend it;
+                         alone, or with a worktree directory
+  --verify               say what git in the worktree directory would execute or
+                         follow that a command could have put there
+  --json                 with one of the three above: as JSON
   --version, -h, --help
 
 Lists of ports and capabilities are separated by commas. Options that take a
@@ -67,6 +71,8 @@ Exit status:
   125  the command was not run: bad usage, or the confinement can't be had
   126  the command was found and can't be executed
   127  the command was not found
+  1    of --doctor: this machine doesn't hold every promise of every run; of
+       --verify: something suspicious was found
 
 Example:
   shofer-sandbox ~/src/project -- make -j4 test
