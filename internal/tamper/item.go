@@ -109,6 +109,11 @@ func (s *State) compare(it *item) {
 		case ".git":
 			s.submodule(it, &now)
 			return
+		case "config":
+			if s.repos[dir(it.Path)] {
+				s.config(it, &now)
+				return
+			}
 		}
 	}
 	if id == it.id && !s.racy(id) {

@@ -122,6 +122,41 @@ func (s *State) submodule(it *item, now *node) {
 	s.add(it.Path, Replaced, it.Why+" leads to "+quote(leads)+" instead of "+quote(was))
 }
 
+// config compares the configuration of a submodule, which git writes when it
+// updates it: what counts is what it makes git execute or follow.
+func (s *State) config(it *item, now *node) {
+	if now.missing() || now.id == it.id && !s.racy(now.id) {
+		return
+	}
+	if now.typ() != it.typ() {
+		s.differs(it.Path, it.Why, &it.node, now, false)
+		return
+	}
+	got, _ := look(it.Path, contentLimit)
+	if !got.kept || !it.kept {
+		s.add(it.Path, Changed, it.Why)
+		return
+	}
+	why := newSettings(it.Path, it.text, got.text)
+	if tree := coreWorktree(got.text); tree != coreWorktree(it.text) && !beneath(filepath.Clean(join(dir(it.Path), tree)), s.r.Repo.WorkTree) {
+		why += " says that its working tree is " + quote(tree)
+	}
+	if why != "" {
+		s.add(it.Path, Changed, it.Why+why)
+	}
+}
+
+// coreWorktree returns where a configuration says that the working tree is.
+func coreWorktree(text []byte) (tree string) {
+	// What git can't read it doesn't follow.
+	_ = policy.EachGitSetting(text, func(key, value string) {
+		if key == "core.worktree" {
+			tree = value
+		}
+	})
+	return tree
+}
+
 // gitmodules reports what is bad in the list of submodules and wasn't before.
 func (s *State) gitmodules(it *item, now *node) {
 	if now.missing() || now.id == it.id && !s.racy(now.id) {

@@ -21,6 +21,7 @@ var ordinary = []struct{ name, script string }{
 	{"index", "git update-index --index-version 4; git update-index --split-index; echo x >>README; git add README; git update-index --refresh"},
 	{"submodule update", "git submodule --quiet update --init; rm -rf vendor/lib; git submodule --quiet update"},
 	{"submodule commit", "cd vendor/lib; echo x >x; git add x; git commit -qm x; cd ../..; git add vendor/lib; git commit -qm lib"},
+	{"submodule branch", "git -C vendor/lib switch -qc b; git -C vendor/lib config branch.b.remote origin; git -C vendor/lib config user.name B"},
 	{"submodule gone", "git rm -q vendor/lib; git commit -qm gone; rm -rf vendor"},
 	{"a plain repository", "git init -q inner; git -C inner commit -q --allow-empty -m x; git add inner; git commit -qm inner"},
 	{"a host's configuration", "git config user.name B; git config user.name Author"},

@@ -64,7 +64,10 @@ func (s *State) Restore(changes []Change) []Restored {
 // restore puts one path back.
 func (s *State) restore(path string, what What) (aside string, err error) {
 	was, it := s.was(path)
-	common := s.r.Repo.CommonDir
+	trees := ""
+	if s.git {
+		trees = s.r.Repo.CommonDir + "/worktrees"
+	}
 	switch {
 	case was == nil && what != Created && base(path) == "index":
 		return "", errIndex
@@ -86,9 +89,9 @@ func (s *State) restore(path string, what What) (aside string, err error) {
 	}
 	away := p
 	name := p.name + ".tampered-"
-	if dir(path) == common+"/worktrees" {
+	if dir(path) == trees {
 		// Under any name it would be a worktree there.
-		if away, err = openParent(common + "/tampered-worktree-" + p.name + "-"); err != nil {
+		if away, err = openParent(dir(trees) + "/tampered-worktree-" + p.name + "-"); err != nil {
 			return "", err
 		}
 		defer away.close()
@@ -155,6 +158,7 @@ func (s *State) restoreFolder(p *parent, was *node, it *item) error {
 		return &os.PathError{Op: "mkdir", Path: p.path, Err: err}
 	}
 	p.own(p.name, was)
+	it.id, _ = lstat(p.path) // this one counts from now on
 	var errs []error
 	for i := range it.files {
 		f := &it.files[i]

@@ -66,6 +66,8 @@ type State struct {
 	r     *policy.Resolved
 	at    int64 // when, in nanoseconds
 	items []item
+	// git says that a repository is among what is looked at.
+	git bool
 	// repos are repositories whose configuration and hooks are in items.
 	repos map[string]bool
 	// indexes are the identities of their lists of tracked files.
@@ -99,17 +101,14 @@ const (
 func Snapshot(r *policy.Resolved) (*State, error) {
 	s := &State{
 		r: r, at: time.Now().UnixNano(), enforced: len(r.Protect) > 0,
+		git:   !r.Policy.NoProtect && r.Repo != nil && (r.Repo.Trusted || r.Repo.Kind == policy.RepoMain),
 		repos: map[string]bool{}, indexes: map[string]ident{}, room: contentTotal, entries: entryLimit,
 	}
 	list := r.Protect
 	if !s.enforced {
 		list = r.Watched(os.Environ())
 	}
-	for _, p := range list {
-		if p.Kind == policy.Frozen && base(p.Path) == "config" {
-			s.repos[dir(p.Path)] = true
-		}
-	}
+	s.findRepos(list)
 	s.items = make([]item, 0, len(list))
 	for _, p := range list {
 		it, err := s.take(p)
@@ -118,7 +117,7 @@ func Snapshot(r *policy.Resolved) (*State, error) {
 		}
 		s.items = append(s.items, it)
 	}
-	if len(list) == 0 {
+	if !s.git {
 		return s, nil
 	}
 	size := s.index(r.Repo.GitDir)
@@ -132,6 +131,22 @@ func Snapshot(r *policy.Resolved) (*State, error) {
 		s.links(func(_ string, d danger, _ bool) { s.known[d] = true }, nil)
 	}
 	return s, nil
+}
+
+// findRepos finds the repositories of which the configuration and what goes
+// with it is in the list.
+func (s *State) findRepos(list []policy.Protected) {
+	pointers := map[string]bool{}
+	for _, p := range list {
+		if base(p.Path) == "commondir" {
+			pointers[dir(p.Path)] = true
+		}
+	}
+	for _, p := range list {
+		if base(p.Path) == "config" && (p.Kind == policy.Frozen || p.Kind == policy.Compared) && pointers[dir(p.Path)] {
+			s.repos[dir(p.Path)] = true
+		}
+	}
 }
 
 // scanLimit bounds the lists of files that are read beforehand, lest a start
@@ -152,7 +167,7 @@ func (s *State) Compare() []Change {
 	for i := range s.items {
 		s.compare(&s.items[i])
 	}
-	if len(s.items) > 0 {
+	if s.git {
 		s.nested()
 		s.worktrees()
 	}

@@ -132,6 +132,10 @@ var plantings = []planting{
 		want: "changed G/modules/vendor/lib/config: git's configuration now sets core.fsmonitor",
 	},
 	{
+		name: "a module's working tree", plant: func(w *world) { w.append("G/modules/vendor/lib/config", "[core] worktree = /home\n") },
+		want: `changed G/modules/vendor/lib/config: git's configuration says that its working tree is "/home"`,
+	},
+	{
 		name: "hooks of modules", plant: func(w *world) { w.script("G/modules/vendor/lib/hooks/post-checkout") },
 		want: "created G/modules/vendor/lib/hooks/post-checkout: git's hooks",
 	},
@@ -375,6 +379,46 @@ func TestSubfolder(t *testing.T) {
 	w.write("W/HEAD", "ref: refs/heads/main\n")
 	if got := w.show(s.Compare()); !strings.HasPrefix(got, "created W/.git: a pointer of git's\ncreated W/HEAD: a pointer of git's\n") {
 		t.Errorf("changes:\n%s", got)
+	}
+}
+
+// What the policy protects is compared with a repository and without one.
+func TestChosen(t *testing.T) {
+	base := testenv.Dir(t)
+	for _, layer := range []bool{true, false} {
+		for _, name := range []string{"keep", "folder/file"} {
+			w := &world{t: t, base: base}
+			w.write("B/keep", "kept\n")
+			w.write("B/folder/file", "kept\n")
+			p := policy.Policy{
+				Mode: policy.WorkspaceWrite, Worktree: policy.Path(base), NoCache: true, NoProtect: true,
+				Protect: []policy.Path{policy.Path(base + "/keep"), policy.Path(base + "/folder")},
+			}
+			r, err := policy.Resolve(p, policy.Options{Environ: []string{"HOME=/nonexistent"}, MountLayer: layer})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := tamper.Snapshot(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.Compare(); got != nil {
+				t.Errorf("nothing was done: %v", got)
+			}
+			w.write("B/"+name, "other\n")
+			changes := s.Compare()
+			if len(changes) != 1 || string(changes[0].Path) != base+"/"+name || changes[0].What != tamper.Changed {
+				t.Errorf("changes = %v; want %s", changes, name)
+			}
+			for _, done := range s.Restore(changes) {
+				if done.Err != nil {
+					t.Error(done)
+				}
+			}
+			if left := s.Compare(); left != nil {
+				t.Errorf("after Restore: %v", left)
+			}
+		}
 	}
 }
 

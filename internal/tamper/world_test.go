@@ -70,7 +70,10 @@ func (w *world) keep() func(t testing.TB) {
 func (w *world) path(name string) string {
 	w.t.Helper()
 	where, rest, ok := strings.Cut(name, "/")
-	roots := map[string]string{"C": w.main.Dir + "/.git", "G": w.work.Dir + "/.git", "W": w.work.Dir, "B": w.base}
+	roots := map[string]string{"B": w.base}
+	if w.main != nil {
+		roots["C"], roots["G"], roots["W"] = w.main.Dir+"/.git", w.work.Dir+"/.git", w.work.Dir
+	}
 	if w.work != w.main {
 		roots["G"] = w.main.Dir + "/.git/worktrees/" + filepath.Base(w.work.Dir)
 	}
