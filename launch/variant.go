@@ -106,6 +106,12 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	if err != nil {
 		return nil, &SetupError{Stage: StagePolicy, Err: err}
 	}
+	if layer && r.Repo != nil && len(r.Protect) == 0 {
+		// What there is no mount for must not be granted as if there were.
+		if r, err = policy.Resolve(p, policy.Options{Environ: s.options.Environ, DryRun: s.options.DryRun}); err != nil {
+			return nil, &SetupError{Stage: StagePolicy, Err: err}
+		}
+	}
 	v := &variant{resolved: r}
 	if r.Worktree != "" {
 		if v.worktree, err = identify(r.Worktree); err != nil {

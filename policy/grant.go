@@ -99,11 +99,11 @@ type Note struct {
 	//   - cache-off, cache-partial: the caches are not redirected, or what the
 	//     user has is not at hand;
 	//   - unix-agent: there is no agent to connect to.
-	Code string
+	Code string `json:"code"`
 	// Text says it in one line.
-	Text string
+	Text string `json:"text"`
 	// Hint says what to do about it; may be empty.
-	Hint string
+	Hint string `json:"hint,omitempty"`
 }
 
 // Options are the facts about the run that [Resolve] needs besides the policy.

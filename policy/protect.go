@@ -111,10 +111,10 @@ func (p *protector) collect() []Protected {
 // git lists what is the repository's.
 func (p *protector) git(repo *Repo) {
 	if repo.Kind == RepoLinked {
-		p.common(repo.CommonDir, true)
+		p.common(repo.CommonDir, true, false)
 		p.linked(repo.GitDir)
 	} else {
-		p.common(repo.CommonDir, false)
+		p.common(repo.CommonDir, false, false)
 	}
 	if repo.WorkTree != "" {
 		p.worktree(repo.WorkTree)
@@ -125,12 +125,17 @@ func (p *protector) git(repo *Repo) {
 // common lists what is in the folder that all worktrees of a repository share.
 // For a linked worktree the repositories of submodules there are those of
 // others, and so are all worktrees but its own.
-func (p *protector) common(dir string, linked bool) {
+func (p *protector) common(dir string, linked, submodule bool) {
 	if !p.writable(dir + "/config") {
 		return
 	}
 	p.hooks(dir)
-	p.keep(dir+"/config", whyConfig)
+	if submodule {
+		// git submodule update writes it anew.
+		p.compare(dir+"/config", whyConfig)
+	} else {
+		p.keep(dir+"/config", whyConfig)
+	}
 	p.ownConfig = p.keep(dir+"/config.worktree", whyConfig) || p.ownConfig
 	p.keepIn(dir+"/info", "/attributes", whyAttributes)
 	p.keep(dir+"/commondir", whyPointer)
@@ -233,7 +238,7 @@ func (p *protector) submodules(dir string) {
 			p.modules++
 		case p.modules < moduleLimit:
 			p.modules++
-			p.common(sub, false)
+			p.common(sub, false, true)
 			p.checkout(sub)
 		}
 	}

@@ -168,21 +168,23 @@ func TestProtectModules(t *testing.T) {
 	top := newRepo(t, base+"/repo")
 	git(t, top, "submodule", "--quiet", "add", "--name", "a/b", "../mid", "vendor/mid")
 	git(t, top, "submodule", "--quiet", "update", "--init", "--recursive")
-	list := func(dir string) []string {
+	// git submodule update writes a submodule's configuration anew.
+	list := func(dir, config string) []string {
 		return []string{
-			"pinned " + dir, "unborn " + dir + "/commondir", "frozen " + dir + "/config", "unborn " + dir + "/config.worktree",
+			"pinned " + dir, "unborn " + dir + "/commondir", config + " " + dir + "/config", "unborn " + dir + "/config.worktree",
 			"frozen " + dir + "/hooks", "unborn " + dir + "/info/attributes",
 		}
 	}
 	r := protectOf(t, Policy{Worktree: Path(top)})
-	checkProtect(t, r, top, slices.Concat(list(".git"), []string{"pinned .git/modules", "pinned .git/modules/a"},
-		list(".git/modules/a/b"), []string{"pinned .git/modules/a/b/modules"}, list(".git/modules/a/b/modules/deep"),
+	checkProtect(t, r, top, slices.Concat(list(".git", "frozen"), []string{"pinned .git/modules", "pinned .git/modules/a"},
+		list(".git/modules/a/b", "compared"), []string{"pinned .git/modules/a/b/modules"},
+		list(".git/modules/a/b/modules/deep", "compared"),
 		[]string{"compared .gitmodules", "compared vendor/mid/.git", "compared vendor/mid/deep/.git"})...)
 
 	// A submodule as the worktree: its repository is granted as a whole.
 	r = protectOf(t, Policy{Worktree: Path(top + "/vendor/mid")})
-	checkProtect(t, r, top, slices.Concat(list(".git/modules/a/b")[1:], []string{"pinned .git/modules/a/b/modules"},
-		list(".git/modules/a/b/modules/deep"),
+	checkProtect(t, r, top, slices.Concat(list(".git/modules/a/b", "frozen")[1:], []string{"pinned .git/modules/a/b/modules"},
+		list(".git/modules/a/b/modules/deep", "compared"),
 		[]string{"frozen vendor/mid/.git", "compared vendor/mid/.gitmodules", "compared vendor/mid/deep/.git"})...)
 }
 

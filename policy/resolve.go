@@ -106,6 +106,12 @@ func (r *resolver) worktree() error {
 	if r.p.Mode == WorkspaceWrite && !r.p.AllowBroad && r.broad(real) {
 		return broadError("worktree", asked, real)
 	}
+	const readAndEnter = 4 | 1
+	if err := syscall.Access(real, readAndEnter); err != nil {
+		e := pathError("worktree", asked, err)
+		e.Why, e.Hint = "cannot be read: "+errnoOf(err).Error(), "the command works there: it needs the permissions r and x"
+		return e
+	}
 	r.out.Worktree = real
 	r.out.Repo = findRepo(real, id.dev)
 	return nil
