@@ -132,6 +132,7 @@ func Examine(ctx context.Context, worktree string, environ []string) (*Report, e
 		return nil, err
 	}
 	e.tryStart()
+	e.mendLayer()
 	e.mechanisms(ctx)
 	e.machine()
 	e.sockets()
@@ -313,6 +314,23 @@ func (e *examiner) tryStart() {
 	}
 	p.BestEffort = true // a kernel before ABI 3 has mounts too
 	e.userns, e.layer = e.start(p, BackendMountns)
+}
+
+// mendLayer says of what takes mounts how this machine would have them.
+func (e *examiner) mendLayer() {
+	mend := Hint(e.layer)
+	if mend == "" {
+		return
+	}
+	for i := range e.report.Promises {
+		h := &e.report.Promises[i]
+		switch h.Promise {
+		case policy.PromiseProtect, policy.PromiseMetadata, policy.PromiseHide, policy.PromisePrivateTmp:
+			if h.State != policy.Enforced {
+				h.Mend = mend
+			}
+		}
+	}
 }
 
 // start tries a policy under a backend. It says whether the program would have

@@ -184,8 +184,8 @@ func TestDoctorNoNamespaces(t *testing.T) {
 			t.Errorf("%s: write = %+v; want it enforced all the same", tt.program, h)
 		}
 		for _, p := range []policy.Promise{policy.PromiseMetadata, policy.PromiseHide, policy.PromisePrivateTmp} {
-			if h := promise(t, r, p); h.State != policy.Absent || h.With != "" || h.Why == "" {
-				t.Errorf("%s: %s = %+v; want it absent", tt.program, p, h)
+			if h := promise(t, r, p); h.State != policy.Absent || h.With != "" || h.Why == "" || h.Mend != m.Mend {
+				t.Errorf("%s: %s = %+v; want it absent, with the mend for mounts", tt.program, p, h)
 			}
 		}
 		if c := named(t, r.Checks, "ssh"); c.Grade != launch.OK {
