@@ -108,10 +108,19 @@ func network(f policy.Feature, p *policy.Policy, s landlock.Support, filter secc
 
 // filters compiles the filter for a command with these files. A command that
 // shares its caller's terminal may not type into it.
-func (s *Sandbox) filters(v *variant, files []int, newSession bool) ([][]unix.SockFilter, error) {
-	f := v.filter
-	f.NoTerminalInjection = !newSession && !v.noFilters && hasTerminal(files)
-	return f.Compile()
+func (v *variant) filters(files []int, newSession bool) ([][]unix.SockFilter, error) {
+	f, programs := v.filter, &v.programs[0]
+	if !newSession && !v.noFilters && hasTerminal(files) {
+		f.NoTerminalInjection, programs = true, &v.programs[1]
+	}
+	if p := programs.Load(); p != nil {
+		return *p, nil
+	}
+	p, err := f.Compile()
+	if err == nil {
+		programs.Store(&p)
+	}
+	return p, err
 }
 
 // hasTerminal reports whether one of the files is a terminal, or whether this

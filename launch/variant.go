@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
@@ -29,12 +30,17 @@ type variant struct {
 	// that is to get them is for one start.
 	late       []spawn.Rule
 	filter     seccomp.Filter
+	programs   *programs
 	noFilters  bool
 	namespaces uintptr
 	worktree   fileID
 	applied    Applied
 	missing    []policy.Feature // required, and absent
 }
+
+// programs are a filter's, once they are compiled: without a terminal, and with
+// one.
+type programs [2]atomic.Pointer[[][]unix.SockFilter]
 
 // watched reports whether protected paths are compared afterwards.
 func (v *variant) watched() bool {
@@ -112,7 +118,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
 		}
 	}
-	v := &variant{resolved: r}
+	v := &variant{resolved: r, programs: new(programs)}
 	if r.Worktree != "" {
 		if v.worktree, err = identify(r.Worktree); err != nil {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
@@ -307,7 +313,7 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 		release()
 		return nil, func() {}, &SetupError{Stage: StageCaps, Err: err}
 	}
-	if p.Filters, err = s.filters(v, p.Files, p.NewSession); err != nil {
+	if p.Filters, err = v.filters(p.Files, p.NewSession); err != nil {
 		release()
 		return nil, func() {}, &SetupError{Stage: StageConfine, Err: err}
 	}
