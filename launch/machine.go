@@ -33,13 +33,13 @@ func (e *examiner) userNamespaces() {
 	}
 	settings := ""
 	if len(set) > 0 {
-		settings = " (" + strings.Join(set, ", ") + ")"
+		settings = "; " + strings.Join(set, ", ")
 	}
 	switch err := mountns.Probe(false); {
 	case err == nil:
 		e.add("user-namespaces", OK, "can be made"+settings, "")
 	case e.layer == nil:
-		e.add("user-namespaces", Info, "not needed, since this user may mount; "+err.Error()+settings, "")
+		e.add("user-namespaces", Info, "not needed, since this user may mount: "+err.Error()+settings, "")
 	default:
 		e.add("user-namespaces", Fault, err.Error()+settings, Hint(e.layer))
 	}

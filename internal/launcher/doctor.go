@@ -106,6 +106,9 @@ func heldRow(h launch.Held) []string {
 	text := h.Why
 	if h.State != policy.Absent {
 		text = "by " + h.By
+		if h.Why != "" {
+			text += ": " + h.Why
+		}
 		if h.With != "" {
 			text += ", with " + h.With
 		}
