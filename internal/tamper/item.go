@@ -74,8 +74,7 @@ func (s *State) list(files []file, top, below string, deep bool) []file {
 		path := below + "/" + name
 		f := file{name: path}
 		switch {
-		case !deep:
-			f.id, _ = lstat(top + path)
+		case !deep: // only the name counts
 		case strings.HasSuffix(name, ".sample"):
 			// Nothing executes it. Another name for it is another entry.
 			f.id = ident{mode: unix.S_IFREG}

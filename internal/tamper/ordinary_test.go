@@ -1,6 +1,7 @@
 package tamper_test
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -89,9 +90,14 @@ func TestOrdinaryTrackedHooks(t *testing.T) {
 
 // BenchmarkSnapshot is the usual start and end: a linked worktree among others,
 // in which nothing changed.
-func BenchmarkSnapshot(b *testing.B) {
-	w := benchWorld(b)
-	r := w.resolve()
+func BenchmarkSnapshot(b *testing.B) { benchSnapshot(b, 2) }
+
+// BenchmarkSnapshotMany is a repository with 200 worktrees.
+func BenchmarkSnapshotMany(b *testing.B) { benchSnapshot(b, 200) }
+
+func benchSnapshot(b *testing.B, worktrees int) {
+	b.Helper()
+	r := benchWorld(b, worktrees).resolve()
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := tamper.Snapshot(r); err != nil {
@@ -100,9 +106,12 @@ func BenchmarkSnapshot(b *testing.B) {
 	}
 }
 
-func BenchmarkCompare(b *testing.B) {
-	w := benchWorld(b)
-	s := w.snapshot()
+func BenchmarkCompare(b *testing.B)     { benchCompare(b, 2) }
+func BenchmarkCompareMany(b *testing.B) { benchCompare(b, 200) }
+
+func benchCompare(b *testing.B, worktrees int) {
+	b.Helper()
+	s := benchWorld(b, worktrees).snapshot()
 	s.Shift(time.Hour)
 	b.ReportAllocs()
 	for b.Loop() {
@@ -112,12 +121,14 @@ func BenchmarkCompare(b *testing.B) {
 	}
 }
 
-func benchWorld(b *testing.B) *world {
+func benchWorld(b *testing.B, worktrees int) *world {
 	b.Helper()
 	base := testenv.Dir(b)
 	main := testenv.Self().NewRepoAt(b, base+"/main")
 	w := &world{t: b, base: base, main: main, layer: true}
 	w.work = main.Worktree(base + "/wt")
-	main.Worktree(base + "/other")
+	for i := 1; i < worktrees; i++ {
+		main.Worktree(base + "/other" + strconv.Itoa(i))
+	}
 	return w
 }

@@ -24,6 +24,12 @@ func (s *State) worktrees() {
 			}
 		}
 	}
+	fd, err := open(trees, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
 	for _, name := range names(trees) {
 		path := trees + "/" + name
 		if path == repo.GitDir {
@@ -31,7 +37,7 @@ func (s *State) worktrees() {
 		}
 		what, look := Created, true
 		if before["/"+name] {
-			what, look = Changed, s.touched(path)
+			what, look = Changed, s.touched(path, readAt(fd, name+"/gitdir", buf))
 		}
 		if !look {
 			continue
@@ -42,11 +48,25 @@ func (s *State) worktrees() {
 	}
 }
 
+// readAt returns the beginning of a file below a folder. There may be hundreds.
+func readAt(fd int, name string, buf []byte) []byte {
+	file, err := unix.Openat(fd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	defer unix.Close(file)
+	n, err := unix.Read(file, buf)
+	if err != nil {
+		return nil
+	}
+	return buf[:n]
+}
+
 // touched reports whether the pointers of a worktree that was there may have
-// changed.
-func (s *State) touched(path string) bool {
+// changed. Gitdir is the one that says where it is.
+func (s *State) touched(path string, gitdir []byte) bool {
 	var files []string
-	if dotGit := pointer(readFile(path + "/gitdir")); s.writable(dotGit) {
+	if dotGit := pointer(gitdir); s.writable(dotGit) {
 		files = append(files, dotGit, dir(dotGit))
 	}
 	if !s.enforced {
