@@ -73,18 +73,75 @@ func TestReadmeOptions(t *testing.T) {
 	}
 }
 
-// TestReadmeLinks checks that the files that README.md links to are there.
+// TestReadmeLinks checks that the files that README.md and others link to are
+// there.
 func TestReadmeLinks(t *testing.T) {
 	m := thisModule(t)
+	pages, err := filepath.Glob(filepath.Join(m.root, "docs/*.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, name := range []string{"README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"} {
-		text, err := os.ReadFile(filepath.Join(m.root, name))
+		pages = append(pages, filepath.Join(m.root, name))
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllStringSubmatch(string(text), -1) {
-			if _, err := os.Stat(filepath.Join(m.root, link[1])); err != nil {
-				t.Errorf("%s links to %s: %v", name, link[1], err)
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)[^):]*\)`).FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), link[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
 			}
 		}
+	}
+}
+
+// TestDocsIndex checks that docs/README.md links to every page beside it.
+func TestDocsIndex(t *testing.T) {
+	dir := filepath.Join(thisModule(t).root, "docs")
+	index, err := os.ReadFile(filepath.Join(dir, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		if name := page.Name(); name != "README.md" && !strings.Contains(string(index), "]("+name+")") {
+			t.Errorf("docs/README.md doesn't link to %s", name)
+		}
+	}
+}
+
+// TestReadmeExample holds the Go code in README.md against package launch's
+// example, which is compiled.
+func TestReadmeExample(t *testing.T) {
+	m := thisModule(t)
+	readme, err := os.ReadFile(filepath.Join(m.root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(readme), "\n```go\n")
+	got, _, ok := strings.Cut(rest, "```\n")
+	if !ok {
+		t.Fatal("README.md has no Go code")
+	}
+	source, err := os.ReadFile(filepath.Join(m.root, "launch/example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ = strings.Cut(string(source), "\nfunc Example() {\n")
+	body, _, ok := strings.Cut(rest, "\n}\n")
+	if !ok {
+		t.Fatal("package launch has no example")
+	}
+	var want strings.Builder
+	for line := range strings.Lines(body + "\n") {
+		want.WriteString(strings.TrimPrefix(line, "\t"))
+	}
+	if got != want.String() {
+		t.Errorf("README.md has\n%s\nwant the example of package launch:\n%s", got, want.String())
 	}
 }
