@@ -2,8 +2,6 @@ package policy
 
 import (
 	"path/filepath"
-	"strconv"
-	"strings"
 	"syscall"
 )
 
@@ -21,7 +19,7 @@ const (
 )
 
 // moduleLimit bounds the repositories of submodules that are protected one by
-// one.
+// one, and the folders that they lie in.
 const moduleLimit = 256
 
 // protector collects what is to stay as it is.
@@ -41,8 +39,10 @@ type protector struct {
 	chosen []string
 	// list is in no order, and a path may be in it twice.
 	list []Protected
-	// modules counts the repositories of submodules.
+	// modules counts what is among the repositories of submodules; full says
+	// that it is more than can be listed.
 	modules int
+	full    bool
 	// ownConfig says that a config.worktree is there.
 	ownConfig bool
 	// included counts files of configuration that others include.
@@ -215,8 +215,23 @@ func makeLike(path, dir string) bool {
 }
 
 // submodules lists what is in the repositories of submodules, which lie in dir
-// by name. A name may have several parts.
+// by name. More than can be listed one by one are frozen together.
 func (p *protector) submodules(dir string) {
+	full := p.full
+	p.modulesIn(dir, 0)
+	if !p.full {
+		return
+	}
+	p.freeze(dir, whyModules)
+	if !full {
+		p.note("git-partial", "there are too many submodules to protect one by one: nothing in "+display(dir)+" can be changed",
+			"--no-protect, if you trust the command with all of git's hooks and configuration")
+	}
+}
+
+// modulesIn does so for one folder. The name of a submodule may have several
+// parts.
+func (p *protector) modulesIn(dir string, depth int) {
 	var st syscall.Stat_t
 	if syscall.Lstat(dir, &st) != nil {
 		return
@@ -227,24 +242,23 @@ func (p *protector) submodules(dir string) {
 	}
 	for _, name := range listDir(dir) {
 		sub := dir + "/" + name
+		if p.modules == moduleLimit || depth == moduleDepth {
+			p.full = true
+			return
+		}
+		p.modules++
 		switch {
 		case mode(sub) != syscall.S_IFDIR:
 		case mode(sub+"/HEAD") == 0:
-			if strings.Count(sub, "/") < moduleDepth {
-				p.submodules(sub)
-			}
-		case p.modules == moduleLimit:
-			p.note("git-partial", "more than "+strconv.Itoa(moduleLimit)+" submodules: the hooks of "+display(sub)+" and others are not protected", "")
-			p.modules++
-		case p.modules < moduleLimit:
-			p.modules++
+			p.modulesIn(sub, depth+1)
+		default:
 			p.common(sub, false, true)
 			p.checkout(sub)
 		}
 	}
 }
 
-// moduleDepth bounds the parts of the path of a submodule's repository.
+// moduleDepth bounds the parts of a submodule's name.
 const moduleDepth = 64
 
 // checkout lists the pointer from a submodule's working tree to its repository:

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strconv"
@@ -186,6 +187,23 @@ func TestProtectModules(t *testing.T) {
 	checkProtect(t, r, top, slices.Concat(list(".git/modules/a/b", "frozen")[1:], []string{"pinned .git/modules/a/b/modules"},
 		list(".git/modules/a/b/modules/deep", "compared"),
 		[]string{"frozen vendor/mid/.git", "compared vendor/mid/.gitmodules", "compared vendor/mid/deep/.git"})...)
+}
+
+// Whoever makes a thousand submodules doesn't get one past the list.
+func TestProtectManyModules(t *testing.T) {
+	top := newRepo(t, testenv.Dir(t)+"/repo")
+	for i := range moduleLimit + 1 {
+		dir := fmt.Sprintf("%s/.git/modules/m%d/hooks", top, i)
+		mkdir(t, dir)
+		write(t, dir+"/../HEAD", "")
+		write(t, dir+"/../config", "")
+	}
+	r := protectOf(t, Policy{Worktree: Path(top)})
+	checkProtect(t, r, top, "pinned .git", "unborn .git/commondir", "frozen .git/config", "unborn .git/config.worktree",
+		"frozen .git/hooks", "unborn .git/info/attributes", "frozen .git/modules", "compared .gitmodules")
+	if got := codes(r.Notes); got != "git-partial" {
+		t.Errorf("notes %q", got)
+	}
 }
 
 // A hooks folder that root makes belongs to whom the repository belongs to.
