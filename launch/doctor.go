@@ -316,9 +316,18 @@ func (e *examiner) tryStart() {
 	e.userns, e.layer = e.start(p, BackendMountns)
 }
 
+// layerMend says what would bring mounts, "" if they are there.
+func (e *examiner) layerMend() string {
+	mend := Hint(e.layer)
+	if e.layer != nil && mend == "" && len(confinedBy()) > 0 {
+		mend = "run this outside the sandbox, or the container, that it is in"
+	}
+	return mend
+}
+
 // mendLayer says of what takes mounts how this machine would have them.
 func (e *examiner) mendLayer() {
-	mend := Hint(e.layer)
+	mend := e.layerMend()
 	if mend == "" {
 		return
 	}
@@ -383,9 +392,9 @@ func (e *examiner) mechanisms(ctx context.Context) {
 	case e.layer == nil:
 		e.mechanism(mountns.Name, OK, "mounts, with CAP_SYS_ADMIN", "")
 	case errors.As(e.layer, &layer):
-		e.mechanism(mountns.Name, Fault, layer.Why, layer.Mend)
+		e.mechanism(mountns.Name, Fault, layer.Why, e.layerMend())
 	default:
-		e.mechanism(mountns.Name, Fault, e.layer.Error(), Hint(e.layer))
+		e.mechanism(mountns.Name, Fault, e.layer.Error(), e.layerMend())
 	}
 
 	var unsupported *seccomp.SupportError

@@ -41,7 +41,7 @@ func (e *examiner) userNamespaces() {
 	case e.layer == nil:
 		e.add("user-namespaces", Info, "not needed, since this user may mount: "+err.Error()+settings, "")
 	default:
-		e.add("user-namespaces", Fault, err.Error()+settings, Hint(e.layer))
+		e.add("user-namespaces", Fault, err.Error()+settings, e.layerMend())
 	}
 }
 
@@ -118,7 +118,7 @@ func (e *examiner) ssh() {
 		e.add("ssh", OK, "its files keep their owner", "")
 		return
 	}
-	files, err := filepath.Glob("/etc/ssh/ssh_config.d/*")
+	files, err := filepath.Glob("/etc/ssh/ssh_config.d/*.conf")
 	if err != nil || len(files) == 0 {
 		e.add("ssh", OK, "there are no files in /etc/ssh/ssh_config.d", "")
 		return
@@ -133,14 +133,31 @@ func (e *examiner) surroundings() {
 	if name := container(e.environ); name != "" {
 		e.add("container", Info, "this is a container ("+name+")", "what is missing may have to be allowed where it is started: seccomp and AppArmor profiles, or user namespaces")
 	}
-	if release := strings.ToLower(e.report.Kernel.Release); strings.Contains(release, "microsoft") {
-		if strings.Contains(release, "wsl2") || strings.Contains(release, "standard") {
-			e.add("wsl", Info, "this is WSL 2", "wsl --update brings a newer kernel; its boot parameters, such as lsm=, are kernelCommandLine in .wslconfig")
-		} else {
-			e.add("wsl", Fault, "this is WSL 1, which is no Linux kernel", "wsl --set-version DISTRIBUTION 2")
+	if c := wsl(e.report.Kernel.Release); c.Name != "" {
+		e.add(c.Name, c.Grade, c.Text, c.Mend)
+	}
+	if in := confinedBy(); len(in) > 0 {
+		e.add("confined", Info, "this process is under "+strings.Join(in, " and ")+" already", "")
+	}
+}
+
+// wsl tells a kernel of Windows by its release; zero is another one.
+func wsl(release string) Check {
+	release = strings.ToLower(release)
+	switch {
+	case !strings.Contains(release, "microsoft"):
+		return Check{}
+	case strings.Contains(release, "wsl2"), strings.Contains(release, "standard"):
+		return Check{
+			"wsl", Info, "this is WSL 2",
+			"wsl --update brings a newer kernel; its boot parameters, such as lsm=, are kernelCommandLine in .wslconfig",
 		}
 	}
-	var in []string
+	return Check{"wsl", Fault, "this is WSL 1, which has no Linux kernel", "wsl --set-version DISTRIBUTION 2"}
+}
+
+// confinedBy names what this process is under already.
+func confinedBy() (in []string) {
 	for name, value := range statusFields("/proc/self/status") {
 		switch {
 		case name == "NoNewPrivs" && value == "1":
@@ -149,9 +166,7 @@ func (e *examiner) surroundings() {
 			in = append(in, "a seccomp filter")
 		}
 	}
-	if len(in) > 0 {
-		e.add("confined", Info, "this process is under "+strings.Join(in, " and ")+" already", "")
-	}
+	return in
 }
 
 // statusFields yields the fields of a file such as /proc/self/status.

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -223,13 +223,46 @@ func TestDoctorMachine(t *testing.T) {
 		t.Errorf("container = %+v", c)
 	}
 
-	// ssh refuses root's files where they look like nobody's.
 	s.env = nil
-	r, _ = s.doctorOf(t, nil)
-	files, _ := filepath.Glob("/etc/ssh/ssh_config.d/*")
-	trap := len(files) > 0 && r.Backend == launch.BackendMountns
-	if c := named(t, r.Checks, "ssh"); (c.Grade == launch.Fault) != trap || trap && c.Mend == "" {
-		t.Errorf("ssh = %+v; want a gap: %v", c, trap)
+	r, _ = s.doctorOf(t, append(in, `mount -t tmpfs none /proc && exec "$@"`, "sh"))
+	if c := named(t, r.Checks, "proc"); c.Grade != launch.Fault || !strings.Contains(c.Mend, "mount -t proc") {
+		t.Errorf("proc = %+v; want a gap", c)
+	}
+
+	r, _ = s.doctorOf(t, []string{s.launcher, ".", "--"})
+	if c, m := named(t, r.Checks, "confined"), named(t, r.Mechanisms, "mountns"); c.Grade != launch.Info || m.Grade != launch.Fault || !strings.Contains(m.Mend, "outside the sandbox") {
+		t.Errorf("in a sandbox: confined = %+v, mountns = %+v", c, m)
+	}
+}
+
+// TestDoctorSSH: the files that ssh refuses where they look like nobody's are
+// named.
+func TestDoctorSSH(t *testing.T) {
+	u := testenv.Ordinary()
+	s := newStage(t, u)
+	s.need("unshare", "mount", "sh")
+	folder := s.base + "/ssh_config.d"
+	s.mkdir(folder)
+	id := strconv.Itoa(u.UID)
+	front := []string{
+		"unshare", "--user", "--map-root-user", "--mount", "sh", "-c",
+		`mount --bind "$0" /etc/ssh/ssh_config.d && exec unshare --user --map-user=` + id + ` --map-group=` + id + ` "$@"`, folder,
+	}
+	if r := testenv.Run(t, s.command(front[0], append(front[1:], "true")...)); r.Code != 0 {
+		testenv.Skip(t, "needs user namespaces in one another, and /etc/ssh/ssh_config.d: %v", r)
+	}
+	r, _ := s.doctorOf(t, front)
+	if c := named(t, r.Checks, "ssh"); c.Grade != launch.OK {
+		t.Errorf("an empty folder: ssh = %+v", c)
+	}
+	s.write(folder+"/example.conf", "Host example\n  Port 77\n", 0o644)
+	r, _ = s.doctorOf(t, front)
+	c := named(t, r.Checks, "ssh")
+	if c.Grade != launch.Fault || !strings.Contains(c.Text, "/etc/ssh/ssh_config.d/example.conf") || !strings.Contains(c.Mend, "ssh -F") {
+		t.Errorf("ssh = %+v; want a gap that names the file", c)
+	}
+	if r.Backend != launch.BackendMountns || promise(t, r, policy.PromiseWrite).State != policy.Enforced {
+		t.Errorf("backend %s, %+v; want it to matter to nothing else", r.Backend, promise(t, r, policy.PromiseWrite))
 	}
 }
 
