@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -146,6 +147,9 @@ func TestSuperviseForkStorm(t *testing.T) {
 func TestSuperviseForwards(t *testing.T) {
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1} {
+			if sig == syscall.SIGHUP && signal.Ignored(sig) {
+				continue // below nohup, which the launcher respects
+			}
 			cmd, _ := superviseIn(t, u, fmt.Sprintf(`n=0; trap 'n=$((n+1))' %d; echo ready; while [ $n = 0 ]; do sleep 0.01; done; sleep 0.1; exit $((40+n))`, sig))
 			cmd.SysProcAttr = withSession(cmd.SysProcAttr)
 			out, err := cmd.StdoutPipe()
