@@ -16,7 +16,7 @@ help: ## this list
 build: ## the static launcher, bin/shofer-sandbox
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/shofer-sandbox
 
-try: build ## a commit and a build inside, and a write outside that is refused
+try: build ## a commit and a build inside, and writes outside that are refused
 	@scripts/try.sh $(BIN)
 
 # The tests come last, so that what ends the output is their result.

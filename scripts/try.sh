@@ -50,12 +50,18 @@ inside 'git commit -a -m "from inside"' || fail 'the commit should have succeede
 inside 'go build -o hello . && ./hello' || fail 'the build should have succeeded'
 inside "echo bad >>$dir/repo/main.go" && fail 'the write outside should have been refused'
 git -C "$dir/repo" diff --quiet || fail 'the file outside was changed'
+inside "echo bad >$dir/repo/.git/hooks/pre-commit" && fail 'the hook should have been refused'
+[ ! -e "$dir/repo/.git/hooks/pre-commit" ] || fail 'there is a hook'
 
-# field NAME: a word of the status record.
-field() { grep -o "\"$1\":\"\?[^\",}]*" "$dir/status" | head -n 1 | sed 's/.*://; s/"//g'; }
-promises() { grep -o "\"promise\":\"[^\"]*\",\"state\":\"$1\"" "$dir/status" | cut -d'"' -f4 | paste -sd' '; }
+# The last line of its kind counts: what was tried first may not work here.
+applied=$(grep '"event":"applied"' "$dir/status" | tail -n 1)
+# field NAME: a word of it.
+field() { grep -o "\"$1\":\"\?[^\",}]*" <<<"$applied" | head -n 1 | sed 's/.*://; s/"//g'; }
+promises() { grep -o "\"promise\":\"[^\"]*\",\"state\":\"$1\"" <<<"$applied" | cut -d'"' -f4 | paste -sd' '; }
 echo
-echo 'The commit and the build succeeded, the write outside was refused.'
+echo 'The commit and the build succeeded, the writes outside were refused.'
 echo "Enforced by $(field backend) (Linux $(uname -r), Landlock ABI $(field landlock_abi)): $(promises enforced)"
+after=$(promises verified-after)
+[ -z "$after" ] || echo "Compared afterwards, as far as it isn't enforced: $after"
 absent=$(promises absent)
 [ -z "$absent" ] || echo "Not enforced here (shofer-sandbox --explain . says why): $absent"
