@@ -25,6 +25,8 @@ type Command struct {
 	Inherit []int
 	// NewSession starts it in a new session.
 	NewSession bool
+	// Group, if not zero, is the process group that it joins.
+	Group int
 	// Record gets the lines "applied", and "started" where there is a parent
 	// to write it. Nil writes none.
 	Record *Record
@@ -44,7 +46,7 @@ func (s *Sandbox) plan(v *variant, c *Command) (p *spawn.Plan, release func(), e
 	p = &spawn.Plan{
 		Path: path, Argv: c.Args, Env: env, Dir: c.Dir,
 		Files: []int{0, 1, 2}, Inherit: c.Inherit,
-		NewSession: c.NewSession, KeepIgnored: keptSignals,
+		NewSession: c.NewSession, Group: c.Group, KeepIgnored: keptSignals,
 	}
 	d, release, err := s.confine(v, p)
 	if err != nil {

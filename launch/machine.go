@@ -123,9 +123,13 @@ func (e *examiner) ssh() {
 		e.add("ssh", OK, "there are no files in /etc/ssh/ssh_config.d", "")
 		return
 	}
+	if len(sshConfig(e.environ)) > 0 {
+		e.add("ssh", OK, "copies of the files in /etc/ssh/ssh_config.d, which ssh would refuse in a user namespace, are laid over them", "")
+		return
+	}
 	e.add("ssh", Fault, "in a user namespace root's files look like nobody's, and ssh refuses "+files[0]+
-		" (Bad owner or permissions): git fetch over ssh fails",
-		"GIT_SSH_COMMAND='ssh -F ~/.ssh/config', or an empty file for -F, leaves /etc/ssh out; --backend landlock makes no namespace")
+		" (Bad owner or permissions): git fetch over ssh fails, since there is no cache folder for copies",
+		"set HOME or XDG_CACHE_HOME to a folder that you can write to")
 }
 
 // surroundings says what this process is in already.

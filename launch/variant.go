@@ -300,6 +300,12 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 	}
 	if v.layered() {
 		p.Namespaces, p.Mounts, p.Rules = v.namespaces, v.mounts.Mounts, v.late
+		if v.namespaces&unix.CLONE_NEWUSER != 0 {
+			if ssh := sshConfig(s.options.Environ); len(ssh) > 0 {
+				// First, since what is private or hidden may cover the copies.
+				p.Mounts = append(ssh, p.Mounts...)
+			}
+		}
 		if p.Dir == "" {
 			// What is mounted over the present folder is seen only by who
 			// enters it again.

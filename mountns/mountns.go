@@ -59,7 +59,11 @@ func Compile(r *policy.Resolved) Plan {
 	return c.plan
 }
 
-type compiler struct{ plan Plan }
+type compiler struct {
+	plan Plan
+	// taken are the paths that lie on a new file system as they were.
+	taken []string
+}
 
 // protect binds every path first, folders before what is in them, and makes
 // read-only what has to be afterwards: what is to stay writable inside then

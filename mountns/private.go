@@ -17,6 +17,7 @@ import (
 // /tmp, is taken along.
 func (c *compiler) private(r *policy.Resolved) {
 	keep := keptBeneath(r, "/tmp", "/dev/shm")
+	c.taken = keep
 	for i, path := range keep {
 		c.add(spawn.Mount{Op: spawn.MountTake, Source: path, Slot: i})
 	}
@@ -97,6 +98,9 @@ func keptBeneath(r *policy.Resolved, roots ...string) (keep []string) {
 // hide covers folders by an empty file system and files by the null device.
 func (c *compiler) hide(paths []policy.Hidden) {
 	for _, h := range paths {
+		if within(h.Path, c.plan.NewFS) && !within(h.Path, c.taken) {
+			continue // it isn't there any more
+		}
 		if h.Folder {
 			c.add(spawn.Mount{Op: spawn.MountNew, Source: "tmpfs", Target: h.Path, Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_RDONLY, Data: "mode=555,size=" + strconv.Itoa(os.Getpagesize())})
 		} else {

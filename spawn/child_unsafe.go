@@ -60,8 +60,8 @@ func (g *program) session() bool {
 			return g.fail(StageSession, 0, e)
 		}
 	}
-	if p.NewGroup {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SETPGID, 0, 0, 0); e != 0 {
+	if p.NewGroup || p.Group != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETPGID, 0, uintptr(p.Group), 0); e != 0 {
 			return g.fail(StageSession, 0, e)
 		}
 	}

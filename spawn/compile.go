@@ -110,7 +110,7 @@ func compile(p *Plan) (*program, error) {
 		}
 	}
 
-	if p.NewSession && p.NewGroup || p.Foreground && !p.NewGroup ||
+	if p.NewSession && p.NewGroup || p.Group != 0 && (p.NewSession || p.NewGroup || p.Group < 0) || p.Foreground && !p.NewGroup ||
 		p.ControllingTerminal && (!p.NewSession || p.Terminal < 0 || p.Terminal >= len(p.Files)) {
 		return nil, bad("session")
 	}

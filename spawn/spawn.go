@@ -51,6 +51,9 @@ type Plan struct {
 	// NewGroup makes the program the leader of a new process group. It can't
 	// go with NewSession, which does that too.
 	NewGroup bool
+	// Group, if not zero, is a process group of the caller's session that the
+	// program joins. It can't go with NewSession or NewGroup.
+	Group int
 	// Foreground puts the new group into the foreground of the terminal that
 	// is the caller's descriptor Terminal. It needs NewGroup.
 	Foreground bool

@@ -192,6 +192,7 @@ func TestStartSettings(t *testing.T) {
 		{"umask", func(p *spawn.Plan) { p.Umask = &umask }, func(f facts) bool { return f.Umask == umask }},
 		{"session", func(p *spawn.Plan) { p.NewSession = true }, func(f facts) bool { return f.Leader && f.Group }},
 		{"group", func(p *spawn.Plan) { p.NewGroup = true }, func(f facts) bool { return !f.Leader && f.Group }},
+		{"joined group", func(p *spawn.Plan) { p.Group = unix.Getpgrp() }, func(f facts) bool { return !f.Leader && !f.Group }},
 		{"rlimit", func(p *spawn.Plan) { p.Rlimits = []spawn.Rlimit{{Resource: unix.RLIMIT_CORE}} }, func(f facts) bool { return f.Core == 0 }},
 		{"no_new_privs", func(p *spawn.Plan) { p.NoNewPrivs = true }, func(f facts) bool { return f.Status["NoNewPrivs"] == "1" }},
 		{"no caps", func(p *spawn.Plan) { p.Caps = new(uint64) }, func(f facts) bool {
@@ -395,6 +396,7 @@ func TestStartErrors(t *testing.T) {
 		{"bad terminal", func(p *spawn.Plan) { p.NewSession, p.ControllingTerminal = true, true }, spawn.StageTerminal, syscall.ENOTTY},
 		{"NUL", func(p *spawn.Plan) { p.Argv = []string{"a\x00b"} }, spawn.StagePlan, syscall.EINVAL},
 		{"no arguments", func(p *spawn.Plan) { p.Argv = nil }, spawn.StagePlan, syscall.EINVAL},
+		{"group of strangers", func(p *spawn.Plan) { p.Group = 1 }, spawn.StageSession, syscall.EPERM},
 		{"session and group", func(p *spawn.Plan) { p.NewSession, p.NewGroup = true, true }, spawn.StagePlan, syscall.EINVAL},
 		{"argument too long", func(p *spawn.Plan) { p.Argv = []string{strings.Repeat("x", 1<<18)} }, spawn.StageExec, syscall.E2BIG},
 	} {

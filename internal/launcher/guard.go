@@ -45,12 +45,14 @@ func supervise(o *options, args []string) (int, error) {
 		Argv:  append([]string{"shofer-sandbox", "--guard-fd=" + strconv.Itoa(pipe[0])}, args...),
 		Env:   os.Environ(),
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[0]),
+		// Whoever kills the launcher by its group must not kill the guard.
+		NewGroup: true,
 		KeepIgnored: []syscall.Signal{syscall.SIGHUP},
 	}
 	if domain.FD >= 0 {
 		plan.NoNewPrivs, plan.RulesetFD = true, domain.FD
 	}
-	p := newParent(false)
+	p := newParent(o.newSession)
 	defer p.close()
 	proc, err := spawn.Start(plan)
 	_ = unix.Close(pipe[0])
@@ -103,6 +105,9 @@ func watchOwnParent(pipe int) {
 // guard is the middle process: it runs the command and ends all of it.
 type guard struct {
 	pipe int
+	// group is the launcher's process group, which the command is to be in:
+	// that is the one that the terminal talks to.
+	group int
 	// domain says that kill(-1) reaches the command's processes and no others.
 	domain bool
 }
@@ -115,7 +120,11 @@ func newGuard(pipe int) (*guard, error) {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("prctl", err)}
 	}
-	g := &guard{pipe: pipe, domain: landlock.Probe().ABI >= signalABI}
+	group, err := unix.Getpgid(unix.Getppid())
+	if err != nil {
+		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("getpgid", err)}
+	}
+	g := &guard{pipe: pipe, group: group, domain: landlock.Probe().ABI >= signalABI}
 	go func() {
 		b := make([]byte, 1)
 		for {

@@ -88,7 +88,7 @@ func TestSuperviseKilled(t *testing.T) {
 		rounds = 1000
 	}
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
-		for _, who := range []string{"launcher", "its parent"} {
+		for _, who := range []string{"launcher", "its parent", "its group"} {
 			t.Run(who, func(t *testing.T) {
 				for range rounds {
 					cmd, dir := superviseIn(t, u, daemons+"echo ready; sleep 1000")
@@ -97,6 +97,7 @@ func TestSuperviseKilled(t *testing.T) {
 						outer := u.Command(t, "sh", args...)
 						outer.Dir, cmd = dir, outer
 					}
+					cmd.SysProcAttr = withSession(cmd.SysProcAttr)
 					out, err := cmd.StdoutPipe()
 					if err != nil {
 						t.Fatal(err)
@@ -107,7 +108,11 @@ func TestSuperviseKilled(t *testing.T) {
 					if _, err := out.Read(make([]byte, 16)); err != nil {
 						t.Fatal(err)
 					}
-					if err := cmd.Process.Signal(syscall.SIGKILL); err != nil {
+					victim := cmd.Process.Pid
+					if who == "its group" {
+						victim = -victim // the leader of its session leads the group
+					}
+					if err := syscall.Kill(victim, syscall.SIGKILL); err != nil {
 						t.Fatal(err)
 					}
 					_ = cmd.Wait()

@@ -86,6 +86,9 @@ func run(o *options, rec *launch.Record) (int, error) {
 		if err != nil {
 			return 0, err
 		}
+		if !c.NewSession {
+			c.Group = g.group
+		}
 		return startAndWait(s, c, rec, o.restore, g.endRest)
 	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {

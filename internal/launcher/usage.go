@@ -2,7 +2,7 @@ package launcher
 
 const usage = `Usage: shofer-sandbox [options] <worktree-dir> [--] command [arg...]
 
-Confines what the command may change, and becomes it. By default it may read
+Confines what the command may change, and runs it. By default it may read
 everything, and write only in the worktree, in the git metadata that a commit
 there needs, in /tmp and $TMPDIR, in a cache folder of its own, and to a few
 devices. Options end at the worktree directory.
