@@ -15,8 +15,8 @@
 //
 // Rules belong to files, not to names: a sandbox whose worktree is replaced by
 // another folder of the same name refuses to start, and one that runs already
-// loses its right to write there. What Landlock can't hold is reported as
-// absent; see package landlock.
+// loses its right to write there. What no mechanism here holds is reported as
+// absent.
 package launch
 
 import (

@@ -106,6 +106,9 @@ func Feature(f policy.Feature, r *policy.Resolved, layered bool, reason string) 
 	case policy.PromiseProtect:
 	case policy.PromiseHide, policy.PromisePrivateTmp, policy.PromiseMetadata:
 		if !p.Asks(f.Promise) {
+			if f.Promise == policy.PromiseMetadata && f.State == policy.Absent && p.Mode != policy.Unconfined {
+				f.Mend = "--strict-metadata, which takes a mount layer (user namespaces, or root)"
+			}
 			return f
 		}
 	default:

@@ -1,5 +1,6 @@
 // Package launcher is the program shofer-sandbox: it reads the command line,
-// confines, and becomes the command.
+// confines, and becomes the command, or stays as its parent where something is
+// left to do when the command has ended.
 //
 // It never exits the process itself: [Main] returns the exit code, or doesn't
 // return at all, because the process has become the command.
