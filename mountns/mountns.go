@@ -17,6 +17,10 @@
 // file over a covered one, as git config does, the mount goes away: the name is
 // free until it is covered again.
 //
+// A tree that is mounted at a second place has protected paths there too, which
+// nothing covers: Landlock's rules go by the file, a mount by the name. Package
+// tamper finds what was changed that way.
+//
 // The mounts take CAP_SYS_ADMIN or a user namespace (Linux 5.12 for both). In a
 // user namespace files of other users look like nobody's, and supplementary
 // groups can't be given to files.
