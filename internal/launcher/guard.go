@@ -46,7 +46,7 @@ func supervise(o *options, args []string) (int, error) {
 		Env:   os.Environ(),
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[0]),
 		// Whoever kills the launcher by its group must not kill the guard.
-		NewGroup: true,
+		NewGroup:    true,
 		KeepIgnored: []syscall.Signal{syscall.SIGHUP},
 	}
 	if domain.FD >= 0 {
