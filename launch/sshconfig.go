@@ -86,9 +86,6 @@ func copyIfNewer(from, to string) error {
 		err = e
 	}
 	if err == nil {
-		err = os.Chmod(tmp.Name(), 0o644)
-	}
-	if err == nil {
 		err = os.Chtimes(tmp.Name(), src.ModTime(), src.ModTime())
 	}
 	if err == nil {
