@@ -75,9 +75,9 @@ func (g *program) session() bool {
 	return true
 }
 
-// signals gives ignored signals their default disposition, except those to
-// keep, and blocks none. The runtime's handlers are removed by the runtime in
-// a child, and by the exec otherwise.
+// signals ignores those to ignore, gives other ignored signals their default
+// disposition, except those to keep, and blocks none. The runtime's handlers
+// are removed by the runtime in a child, and by the exec otherwise.
 //
 //go:nosplit
 //go:norace
@@ -86,9 +86,16 @@ func (g *program) signals(forked bool) bool {
 	if forked {
 		runtimeAfterForkInChild()
 	}
-	var act, dfl sigaction
+	var act, dfl, ign sigaction
+	ign.handler = sigIgn
 	for s := uintptr(1); s <= numSignals; s++ {
 		if g.keepIgnored&(1<<(s-1)) != 0 || s == uintptr(syscall.SIGKILL) || s == uintptr(syscall.SIGSTOP) {
+			continue
+		}
+		if g.ignore&(1<<(s-1)) != 0 {
+			if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&ign)), 0, unsafe.Sizeof(act.mask), 0, 0); e != 0 {
+				return g.fail(StageSignals, int(s), e)
+			}
 			continue
 		}
 		_, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, 0, uintptr(unsafe.Pointer(&act)), unsafe.Sizeof(act.mask), 0, 0)

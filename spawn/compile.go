@@ -27,6 +27,7 @@ type program struct {
 	pipe    int // where a failure is reported; -1 if it is returned instead
 
 	keepIgnored uint64 // a bit for each signal
+	ignore      uint64 // likewise
 	umask       int    // -1 leaves it
 	rlimits     []rlimit
 	caps        capSets
@@ -120,11 +121,11 @@ func compile(p *Plan) (*program, error) {
 			return nil, bad("inherited descriptor")
 		}
 	}
-	for _, s := range p.KeepIgnored {
-		if s <= 0 || int(s) > numSignals {
-			return nil, bad("signal")
-		}
-		g.keepIgnored |= 1 << (s - 1)
+	if g.keepIgnored, ok = signalSet(p.KeepIgnored); !ok {
+		return nil, bad("signal")
+	}
+	if g.ignore, ok = signalSet(p.Ignore); !ok {
+		return nil, bad("signal")
 	}
 	if p.Umask != nil {
 		g.umask = *p.Umask
@@ -144,6 +145,17 @@ func compile(p *Plan) (*program, error) {
 		g.filters = append(g.filters, unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})
 	}
 	return g, nil
+}
+
+// signalSet has a bit for each signal; false if one is none.
+func signalSet(list []syscall.Signal) (set uint64, ok bool) {
+	for _, s := range list {
+		if s <= 0 || int(s) > numSignals {
+			return 0, false
+		}
+		set |= 1 << (s - 1)
+	}
+	return set, true
 }
 
 // addRlimits puts back the soft limit on open files that Go has raised, unless

@@ -66,6 +66,8 @@ type Plan struct {
 	// KeepIgnored are signals that stay ignored if the caller ignores them.
 	// All others get their default disposition, and none is blocked.
 	KeepIgnored []syscall.Signal
+	// Ignore are signals that the program starts with ignored.
+	Ignore []syscall.Signal
 	// Umask is the file mode creation mask; nil is the caller's.
 	Umask *int
 	// Rlimits are set in order. The soft limit on open files, which Go raises

@@ -342,9 +342,9 @@ func TestStartSignals(t *testing.T) {
 	if err := json.Unmarshal(out, &f); err != nil {
 		t.Fatalf("%v: %q", err, out)
 	}
-	// Only SIGHUP, which the plan keeps: bit 0. Go's runtime in the reporting
-	// program leaves an ignored SIGHUP ignored.
-	if got, want := f.Status["SigIgn"], "0000000000000001"; got != want {
+	// Only SIGHUP, which the plan keeps, and SIGINT, which it ignores: bits 0
+	// and 1. Go's runtime in the reporting program leaves these two ignored.
+	if got, want := f.Status["SigIgn"], "0000000000000003"; got != want {
 		t.Errorf("SigIgn = %s; want %s", got, want)
 	}
 	if got, want := f.Status["SigBlk"], "0000000000000000"; got != want {
@@ -357,6 +357,7 @@ func startUnderIgnoredSignals() {
 	p := self()
 	p.Files = []int{0, 1, 2}
 	p.KeepIgnored = []syscall.Signal{syscall.SIGHUP}
+	p.Ignore = []syscall.Signal{syscall.SIGINT}
 	proc, err := spawn.Start(p)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
