@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -49,7 +50,10 @@ type Cmd struct {
 	// NewGroup only in a new process group. At most one of them.
 	NewSession, NewGroup bool
 
-	// Process is the command once it is started.
+	// Process is the command once it is started. Under [BackendBwrap] it is
+	// bubblewrap: killing it kills the command and all that it has started,
+	// other signals are to be sent by [Cmd.Signal], and a command that died of
+	// signal n has exit code 128+n.
 	Process *os.Process
 	// ProcessState is there once Wait has returned.
 	ProcessState *os.ProcessState
@@ -153,7 +157,7 @@ func (c *Cmd) Start() (err error) {
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	c.started, err = c.sandbox.attempt(func(v *variant) (*os.Process, error) {
+	c.started, err = c.sandbox.attempt(func(v *variant) (*Started, error) {
 		p := &spawn.Plan{
 			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
 			NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
@@ -166,7 +170,11 @@ func (c *Cmd) Start() (err error) {
 		if err != nil {
 			return nil, err
 		}
-		return start(p, args[0])
+		if v.boxed() {
+			return v.startCmd(p)
+		}
+		proc, err := start(p, args[0])
+		return &Started{Process: proc}, err
 	})
 	if err != nil {
 		return err
@@ -242,6 +250,9 @@ func (c *Cmd) Wait() error {
 			err = watchErr // our own kill caused the status
 		}
 	}
+	if c.started.Box != nil {
+		c.started.Box.close()
+	}
 	c.ProcessState = state
 	ioErr := c.io.wait(c.WaitDelay)
 	if err == nil {
@@ -250,6 +261,17 @@ func (c *Cmd) Wait() error {
 	c.io.closeParent()
 	c.Tampered = c.started.Tampered()
 	return err
+}
+
+// Signal sends the command a signal.
+func (c *Cmd) Signal(sig syscall.Signal) error {
+	switch {
+	case c.Process == nil:
+		return errors.New("launch: not started")
+	case c.started.Box != nil && sig != syscall.SIGKILL:
+		return c.started.Box.Signal(sig)
+	}
+	return c.Process.Signal(sig)
 }
 
 // awaitEnd waits until a child has ended and leaves it to be reaped.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -133,6 +134,9 @@ func Hint(err error) string {
 		rule     *landlock.RuleError
 		replaced *ReplacedError
 		layer    *LayerError
+		box      *BwrapError
+		inside   *InsideError
+		leak     *bwrap.LeakError
 	)
 	switch {
 	case errors.As(err, &pol):
@@ -147,6 +151,14 @@ func Hint(err error) string {
 		return "make the path first, or use --rw-create to have it made"
 	case errors.As(err, &layer):
 		return layer.Mend
+	case errors.As(err, &box):
+		return box.Mend
+	case errors.As(err, &inside):
+		return inside.Mend
+	case errors.As(err, &leak):
+		return "hand the data on by a pipe, as in: cat FILE | shofer-sandbox …"
+	case errors.Is(err, errNoInit):
+		return "call launch.Init first in main, or start the command by the program shofer-sandbox"
 	case errors.As(err, &replaced):
 		return "prepare the sandbox again"
 	case errors.Is(err, fs.ErrPermission):
@@ -208,3 +220,20 @@ func (e *LayerError) Error() string { return "no mount layer: " + e.Why }
 
 // Unwrap returns the cause.
 func (e *LayerError) Unwrap() error { return e.Err }
+
+// BwrapError says why there is no sandbox of bubblewrap's although one was
+// asked for.
+type BwrapError struct {
+	Why, Mend string
+	Err       error // may be nil
+}
+
+func (e *BwrapError) Error() string {
+	return fmt.Sprintf("this machine can't hold the promise %q by bubblewrap: %s", policy.PromiseWrite, e.Why)
+}
+
+// Unwrap returns the cause, or nil.
+func (e *BwrapError) Unwrap() error { return e.Err }
+
+// errNoInit says that this program can't be the inner stage of a sandbox.
+var errNoInit = errors.New("bubblewrap has to execute this program inside the sandbox, and it doesn't expect that")

@@ -83,23 +83,36 @@ func (s *Sandbox) Exec(c *Command) error {
 // Where the machine turns out to have no mount layer, the record gets a second
 // line "applied": the last one counts.
 func (s *Sandbox) Start(c *Command) (*Started, error) {
-	started, err := s.attempt(func(v *variant) (*os.Process, error) {
+	started, err := s.attempt(func(v *variant) (*Started, error) {
 		p, release, err := s.plan(v, c)
 		defer release()
 		if err != nil {
 			return nil, err
 		}
-		return start(p, c.Args[0])
+		if v.boxed() {
+			b, err := v.startBox(p)
+			return &Started{Box: b}, err
+		}
+		proc, err := start(p, c.Args[0])
+		return &Started{Process: proc}, err
 	})
-	if err == nil {
+	if err != nil {
+		return nil, err
+	}
+	if started.Box != nil {
+		c.Record.Started(started.Box.Pid)
+	} else {
 		c.Record.Started(started.Process.Pid)
 	}
-	return started, err
+	return started, nil
 }
 
 // Started is a command that runs.
 type Started struct {
+	// Process is the command, and Box is nil; or the other way round, under
+	// [BackendBwrap].
 	Process *os.Process
+	Box     *Box
 	state   *tamper.State // nil if nothing is compared
 }
 

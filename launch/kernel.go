@@ -39,11 +39,14 @@ func errnoName(e syscall.Errno) string {
 // pathOf finds the path that an error is about.
 func pathOf(err error) policy.Path {
 	var (
-		path *fs.PathError
-		rule *landlock.RuleError
-		pol  *policy.Error
+		path   *fs.PathError
+		inside *InsideError
+		rule   *landlock.RuleError
+		pol    *policy.Error
 	)
 	switch {
+	case errors.As(err, &inside):
+		return policy.Path(inside.Path)
 	case errors.As(err, &rule):
 		return policy.Path(rule.Grant.Path)
 	case errors.As(err, &pol) && pol.Err != nil:

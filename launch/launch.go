@@ -20,12 +20,14 @@
 package launch
 
 import (
+	"context"
 	"errors"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"golang.org/x/sys/unix"
@@ -43,6 +45,8 @@ const (
 	// BackendMountns is Landlock with a mount namespace that holds protected
 	// paths.
 	BackendMountns Backend = "landlock+mountns"
+	// BackendBwrap is bubblewrap, with Landlock inside where there is some.
+	BackendBwrap Backend = "bwrap"
 	// BackendNone confines nothing: what a mode of unconfined runs under.
 	BackendNone Backend = "none"
 )
@@ -54,6 +58,9 @@ type Options struct {
 	Environ []string
 	// Backend forces one; zero chooses.
 	Backend Backend
+	// Bwrap is the bubblewrap to use where that is the backend; zero looks in
+	// a few fixed folders. One that others could have changed isn't used.
+	Bwrap string
 	// DryRun makes no folder that the policy or the cache would need. The
 	// sandbox can be looked at, and not used.
 	DryRun bool
@@ -67,10 +74,12 @@ type Sandbox struct {
 	options Options
 	support landlock.Support
 	have    uint64 // capabilities of this process
+	boxed   bool   // bubblewrap is wanted
 
-	mu  sync.Mutex
-	now *variant
-	old []*variant // that were found not to work here
+	mu    sync.Mutex
+	bwrap bwrap.Support // if boxed
+	now   *variant
+	old   []*variant // that were found not to work here
 }
 
 // fileID tells one folder from another that takes its name.
@@ -110,6 +119,9 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.boxed {
+		s.bwrap = bwrap.Probe(context.Background(), o.Bwrap)
+	}
 	layer, reason := s.wantsLayer(), ""
 	if layer {
 		if err := s.tryNamespaces(); err != nil {
@@ -120,8 +132,14 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range v.ruleset.Paths {
-		v.applied.addRule(path.Grant)
+	if v.boxed() {
+		for _, g := range v.resolved.Grants {
+			v.applied.addRule(g)
+		}
+	} else {
+		for _, path := range v.ruleset.Paths {
+			v.applied.addRule(path.Grant)
+		}
 	}
 	v.applied.Env = envChanges(s.options.Environ, v.resolved.Env)
 	for _, f := range v.missing {
@@ -136,11 +154,14 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 		o.Environ = os.Environ()
 	}
 	switch o.Backend {
-	case BackendAuto, BackendLandlock, BackendMountns:
+	case BackendAuto, BackendLandlock, BackendMountns, BackendBwrap:
 	default:
 		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "the backend " + string(o.Backend)}}
 	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
+	if s.boxed = s.wantsBox(); s.boxed {
+		s.bwrap = bwrap.Find(o.Bwrap)
+	}
 	var err error
 	if s.have, err = permittedCaps(); err != nil {
 		return nil, &SetupError{Stage: StageCaps, Err: err}
@@ -216,7 +237,7 @@ func (s *Sandbox) Notes() []policy.Note { return s.variant().applied.Notes }
 // stays: [Sandbox.Exec] then doesn't do.
 func (s *Sandbox) NeedsParent() bool {
 	v := s.variant()
-	return v.layered() || v.watched()
+	return v.layered() || v.boxed() || v.watched()
 }
 
 func (s *Sandbox) variant() *variant {

@@ -193,7 +193,7 @@ func descriptor(f *os.File) (int, error) {
 
 // kill kills the command, with its group if it leads one.
 func (c *Cmd) kill() error {
-	if c.NewSession || c.NewGroup {
+	if (c.NewSession || c.NewGroup) && c.started.Box == nil {
 		// The leader isn't reaped while the context is watched, so the number
 		// of the group can't be another's.
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {

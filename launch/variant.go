@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
@@ -28,7 +29,10 @@ type variant struct {
 	mounts   mountns.Plan
 	// late are rules for what only the child's mounts bring about. A ruleset
 	// that is to get them is for one start.
-	late       []spawn.Rule
+	late []spawn.Rule
+	// layout is the sandbox that bwrap makes; nil without.
+	layout     *bwrap.Layout
+	bwrap      bwrap.Support
 	filter     seccomp.Filter
 	programs   *programs
 	noFilters  bool
@@ -60,7 +64,10 @@ func (v *variant) snapshot() (*tamper.State, error) {
 	return state, nil
 }
 
-// layered reports whether the command gets a mount namespace.
+// boxed reports whether the command gets a sandbox of bubblewrap's.
+func (v *variant) boxed() bool { return v.applied.Backend == BackendBwrap }
+
+// layered reports whether the command gets a mount namespace of ours.
 func (v *variant) layered() bool { return len(v.mounts.Mounts) > 0 }
 
 // addLate takes the rules for what is granted by name on a new file system out
@@ -97,7 +104,7 @@ func (v *variant) onNewFS(g policy.Grant) bool {
 // wantsLayer reports whether a mount layer may be of use.
 func (s *Sandbox) wantsLayer() bool {
 	p := &s.policy
-	if s.options.Backend == BackendLandlock || s.support.ABI == 0 || p.Mode == policy.Unconfined {
+	if s.options.Backend == BackendLandlock || s.support.ABI == 0 || p.Mode == policy.Unconfined || s.boxed {
 		return false
 	}
 	return p.Mode == policy.WorkspaceWrite && !p.NoProtect || len(p.Protect) > 0 ||
@@ -108,7 +115,8 @@ func (s *Sandbox) wantsLayer() bool {
 // although one was wanted, reason says why.
 func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	p := s.policy
-	r, err := policy.Resolve(p, policy.Options{Environ: s.options.Environ, DryRun: s.options.DryRun, MountLayer: layer})
+	boxed := s.boxed && s.bwrap.Usable()
+	r, err := policy.Resolve(p, policy.Options{Environ: s.options.Environ, DryRun: s.options.DryRun, MountLayer: layer || boxed})
 	if err != nil {
 		return nil, &SetupError{Stage: StagePolicy, Err: err}
 	}
@@ -133,8 +141,11 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		}
 		backend = BackendNone // whether that matters is a question of what is required
 	}
-	if p.Mode == policy.Unconfined {
+	switch {
+	case p.Mode == policy.Unconfined:
 		backend = BackendNone
+	case boxed:
+		backend = BackendBwrap
 	}
 	if layer && backend != BackendNone {
 		v.mounts = mountns.Compile(r)
@@ -158,6 +169,9 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	v.applied.Features = landlock.Features(s.support, r)
 	if p.Mode != policy.Unconfined {
 		v.filter = filterOf(&p, s.support)
+		if boxed {
+			v.filter.NoTruncate = false
+		}
 		unsupported := seccomp.Probe()
 		withFilter(v.applied.Features, &p, s.support, v.filter, unsupported)
 		if unsupported != nil {
@@ -167,6 +181,11 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	}
 	for i, f := range v.applied.Features {
 		v.applied.Features[i] = mountns.Feature(f, r, v.layered(), reason)
+	}
+	if s.boxed {
+		if err := s.addBox(v); err != nil {
+			return nil, err
+		}
 	}
 	v.applied.Features = v.withComparison(v.applied.Features)
 	for _, f := range v.applied.Features {
@@ -182,14 +201,15 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 // protection, or the rest of it where there are mounts.
 func (v *variant) withComparison(features []policy.Feature) []policy.Feature {
 	i := slices.IndexFunc(features, func(f policy.Feature) bool { return f.Promise == policy.PromiseProtect })
-	if i < 0 || !v.watched() || len(v.resolved.Policy.Protect) > 0 && !v.layered() {
+	mounts := v.layered() || v.boxed() && features[max(i, 0)].State == policy.Enforced
+	if i < 0 || !v.watched() || len(v.resolved.Policy.Protect) > 0 && !mounts {
 		return features
 	}
 	after := policy.Feature{
 		Promise: policy.PromiseProtect, State: policy.VerifiedAfter, By: "comparison",
 		Why: "names that don't exist yet can't be covered",
 	}
-	if v.layered() {
+	if mounts {
 		return slices.Insert(features, i+1, after)
 	}
 	if features[i].State == policy.Absent {
@@ -204,8 +224,8 @@ func (s *Sandbox) ready(v *variant) error {
 	if len(v.missing) > 0 {
 		return &SetupError{Stage: StageProbe, Err: &UnmetError{Features: v.missing, Kernel: v.applied.Kernel}}
 	}
-	if s.options.DryRun {
-		return nil
+	if s.options.DryRun || v.boxed() {
+		return nil // the inner stage makes the ruleset, of what it finds there
 	}
 	d, err := v.ruleset.Create()
 	if err != nil {
@@ -217,21 +237,26 @@ func (s *Sandbox) ready(v *variant) error {
 
 // attempt starts a command under the present variant. If it turns out that
 // this machine has no mount layer, it tries the next way.
-func (s *Sandbox) attempt(start func(*variant) (*os.Process, error)) (*Started, error) {
+func (s *Sandbox) attempt(start func(*variant) (*Started, error)) (*Started, error) {
 	for {
 		v := s.variant()
 		state, err := v.snapshot()
 		if err != nil {
 			return nil, err
 		}
-		proc, err := start(v)
+		started, err := start(v)
 		if err == nil {
-			return &Started{Process: proc, state: state}, nil
+			started.state = state
+			return started, nil
 		}
-		if !v.layered() || !mountns.Unsupported(err) {
-			return nil, err
+		var box *boxError
+		switch {
+		case errors.As(err, &box):
+			err = s.otherBox(v, box)
+		case v.layered() && mountns.Unsupported(err):
+			err = s.fallBack(v, err)
 		}
-		if err := s.fallBack(v, err); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -282,8 +307,11 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 			return nil, release, &SetupError{Stage: StageRules, Err: &ReplacedError{Path: v.resolved.Worktree}}
 		}
 	}
-	if v.applied.Backend == BackendNone {
+	switch v.applied.Backend {
+	case BackendNone:
 		return nil, release, nil
+	case BackendBwrap:
+		return nil, release, v.enclose(p)
 	}
 	d = v.domain
 	if stdio := regularFiles(p.Files); len(stdio)+len(v.late) > 0 && d.FD >= 0 {

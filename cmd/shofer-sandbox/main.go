@@ -16,6 +16,7 @@ import (
 	"runtime"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
+	"github.com/shofer-dev/shofer-sandbox/launch"
 )
 
 // version is set by the linker.
@@ -28,5 +29,6 @@ func init() {
 }
 
 func main() {
+	launch.Init()
 	os.Exit(launcher.Main(os.Args[1:], version))
 }

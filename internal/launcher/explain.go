@@ -13,7 +13,7 @@ import (
 // explain prints what a run would be granted and runs nothing. Its exit code
 // tells whether the command would be started.
 func explain(o *options) int {
-	a, err := launch.Explain(o.policy, launch.Options{Backend: o.backend})
+	a, err := launch.Explain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if err != nil {
 		return fail(nil, err)
 	}

@@ -59,7 +59,7 @@ func supervise(o *options, args []string) (int, error) {
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
-	e, err := p.wait(proc.Pid)
+	e, err := p.wait(process(proc.Pid), proc.Pid)
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}

@@ -72,7 +72,7 @@ func run(o *options, rec *launch.Record) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend})
+	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if err != nil {
 		return 0, err
 	}

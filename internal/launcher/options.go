@@ -16,6 +16,7 @@ import (
 type options struct {
 	policy     policy.Policy
 	backend    launch.Backend
+	bwrap      string // zero is one of the usual places
 	command    []string
 	chdir      string
 	statusFD   int // -1 without
@@ -141,7 +142,7 @@ func absolute(path string) (policy.Path, error) {
 // pointer is nil unless the option was given.
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
-	chdir, statusFD, guardFD              *string
+	chdir, statusFD, guardFD, bwrap       *string
 	rw, rwCreate, read, unix              []string
 	protect, hide                         []string
 	privateTmp, strictMetadata            bool
@@ -213,6 +214,13 @@ func (f *flags) apply(o *options) error {
 	}
 	if f.backend != nil && *f.backend != "auto" {
 		o.backend = launch.Backend(*f.backend)
+	}
+	if f.bwrap != nil {
+		path, err := absolute(*f.bwrap)
+		if err != nil {
+			return &launch.SetupError{Stage: launch.StageUsage, Err: err}
+		}
+		o.bwrap = string(path)
 	}
 	if err := f.addPaths(&p); err != nil {
 		return err

@@ -27,8 +27,18 @@ type parent struct {
 	signals chan os.Signal
 	closed  chan struct{}
 
-	mu  sync.Mutex
-	pid int // 0 before the child is there, and when it may be reaped
+	mu    sync.Mutex
+	child child // nil before it is there, and when it may be reaped
+}
+
+// child is what a parent stays with.
+type child interface {
+	// Signal sends it a signal.
+	Signal(s syscall.Signal) error
+	// Change waits until it stops, which it reports, or has ended.
+	Change() (stopped bool)
+	// Reap says how it ended.
+	Reap() (launch.Ended, error)
 }
 
 // forwarded are the signals that are handed on.
@@ -56,29 +66,22 @@ func (p *parent) close() {
 	close(p.closed)
 }
 
-// wait returns when the child has ended, and reaps it.
-func (p *parent) wait(pid int) (launch.Ended, error) {
-	p.setChild(pid)
+// wait returns when the child has ended, and reaps it. pid is that of the
+// command, or what stands for it.
+func (p *parent) wait(c child, pid int) (launch.Ended, error) {
+	p.setChild(c)
 	go p.forwardAll()
-	for {
-		var info unix.Siginfo
-		err := unix.Waitid(unix.P_PID, pid, &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
-		if err != nil || info.Code != cldStopped {
-			p.setChild(0) // its number may soon be another's
-			return reap(pid)
-		}
-		_ = unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WNOHANG, nil) // take it off
-		p.stop(pid)
+	for c.Change() {
+		p.stop(c, pid)
 	}
+	p.setChild(nil) // its number may soon be another's
+	return c.Reap()
 }
 
-func (p *parent) setChild(pid int) {
+func (p *parent) setChild(c child) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pid = pid
+	p.child = c
 }
 
 func (p *parent) forwardAll() {
@@ -102,8 +105,8 @@ func (p *parent) forward(s syscall.Signal) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pid > 0 {
-		_ = unix.Kill(p.pid, s) // it may have ended, but isn't reaped
+	if p.child != nil {
+		_ = p.child.Signal(s) // it may have ended, but isn't reaped
 	}
 }
 
@@ -134,7 +137,7 @@ func foreground() bool {
 // stop stops this process like its child, so that a shell notices, and
 // continues the child when it is continued itself. If the terminal has stopped
 // both, and the shell has continued both, it is too late for that.
-func (p *parent) stop(pid int) {
+func (p *parent) stop(c child, pid int) {
 	if state(pid) != 'T' {
 		return
 	}
@@ -143,7 +146,7 @@ func (p *parent) stop(pid int) {
 	runtime.LockOSThread()
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
 	runtime.UnlockOSThread()
-	_ = unix.Kill(pid, syscall.SIGCONT)
+	_ = c.Signal(syscall.SIGCONT)
 }
 
 // state returns the letter of a process's state, as in proc(5), 0 if unknown.
@@ -159,12 +162,35 @@ func state(pid int) byte {
 	return 0
 }
 
+// process is a child by its id.
+type process int
+
+// Signal sends a signal. The child isn't reaped, so the id is its own.
+func (p process) Signal(s syscall.Signal) error { return unix.Kill(int(p), s) }
+
+// Change leaves a child that has ended to be reaped.
+func (p process) Change() (stopped bool) {
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_PID, int(p), &info, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || info.Code != cldStopped {
+			return false
+		}
+		_ = unix.Waitid(unix.P_PID, int(p), nil, unix.WSTOPPED|unix.WNOHANG, nil) // take it off
+		return true
+	}
+}
+
 // cldStopped is CLD_STOPPED of the kernel's asm-generic/siginfo.h.
 const cldStopped = 5
 
-func reap(pid int) (e launch.Ended, err error) {
+// Reap waits for the child.
+func (p process) Reap() (e launch.Ended, err error) {
 	for {
-		_, err = syscall.Wait4(pid, &e.Status, 0, &e.Rusage)
+		_, err = syscall.Wait4(int(p), &e.Status, 0, &e.Rusage)
 		if !errors.Is(err, syscall.EINTR) {
 			return e, os.NewSyscallError("wait4", err)
 		}
@@ -182,7 +208,12 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 	if err != nil {
 		return 0, err
 	}
-	e, err := p.wait(started.Process.Pid)
+	var e launch.Ended
+	if started.Box != nil {
+		e, err = p.wait(started.Box, started.Box.Pid)
+	} else {
+		e, err = p.wait(process(started.Process.Pid), started.Process.Pid)
+	}
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}

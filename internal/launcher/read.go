@@ -71,6 +71,8 @@ func (f *flags) value(name string) **string {
 		return &f.caps
 	case "backend":
 		return &f.backend
+	case "bwrap":
+		return &f.bwrap
 	case "chdir":
 		return &f.chdir
 	case "status-fd":
@@ -129,7 +131,7 @@ var names = [...]string{
 	"allow-signals", "allow-abstract-sockets",
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
 	"new-session", "supervise",
-	"require", "best-effort", "backend",
+	"require", "best-effort", "backend", "bwrap",
 	"policy", "status-fd", "explain", "doctor", "verify", "json",
 	"version", "help",
 }

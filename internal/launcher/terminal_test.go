@@ -91,11 +91,12 @@ func (term *terminal) want(text string) string {
 
 // What a person does at a terminal works as it does without the launcher, in
 // each of its forms: in place of the shell's child, as its parent, with a
-// guard between.
+// guard between, with bubblewrap and an inner stage between.
 func TestTerminal(t *testing.T) {
 	for _, form := range []struct{ name, options string }{
 		{"exec", "--no-protect"},
 		{"supervise", "--supervise"},
+		{"bwrap", "--backend bwrap"},
 	} {
 		t.Run(form.name, func(t *testing.T) {
 			testenv.EachUser(t, func(t *testing.T, u testenv.User) {

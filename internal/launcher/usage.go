@@ -50,7 +50,8 @@ What must hold:
                          hide, private-tmp, metadata, device-ioctl, signals,
                          abstract-sockets, path-sockets, network, read or limits
   --best-effort          run even if what is required can't be held
-  --backend NAME         auto (default), landlock or landlock+mountns
+  --backend NAME         auto (default), landlock, landlock+mountns or bwrap
+  --bwrap FILE           the bubblewrap to use, where that is the backend
 
 Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it

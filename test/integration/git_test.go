@@ -177,8 +177,8 @@ var gitSteps = []step{
 	{name: "sparse reading", do: "blame README >/dev/null && git diff HEAD~1 >/dev/null && git grep -q read && git describe --tags --always >/dev/null && git archive HEAD >/dev/null"},
 }
 
-// TestGit does the same with each backend: Landlock alone, and with a mount
-// layer.
+// TestGit does the same with each backend: Landlock alone, with a mount layer,
+// and bubblewrap.
 func TestGit(t *testing.T) {
 	want := map[string][]outcome{}
 	for _, kind := range kinds {
@@ -193,6 +193,7 @@ func TestGit(t *testing.T) {
 				{"landlock/loose", "landlock", false},
 				{"landlock/packed", "landlock", true},
 				{"mounts", "landlock+mountns", true},
+				{"bwrap", "bwrap", true},
 			} {
 				t.Run(kind+"/"+tt.name, func(t *testing.T) {
 					t.Parallel()

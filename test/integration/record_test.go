@@ -333,13 +333,13 @@ func TestKernelTooOld(t *testing.T) {
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		s := newStage(t, u)
 		for _, abi := range []string{"0", "off", "1", "2"} {
-			run := s.command(sim, "-abi", abi, "--", s.launcher, ".", "--", "touch", "ran")
+			run := s.command(sim, "-abi", abi, "--", s.launcher, "--bwrap", "/nonexistent", ".", "--", "touch", "ran")
 			r := testenv.Run(t, run)
 			says := ownOutput(t, r)
 			if r.Code != 125 || !strings.Contains(says.err, `can't hold the promise "write"`) || says.hint == "" {
 				t.Errorf("ABI %s: %v\nwant exit 125, the promise write and a hint", abi, r)
 			}
-			run = s.command(sim, "-abi", abi, "--", s.launcher, "--explain", ".", "--", "touch", "ran")
+			run = s.command(sim, "-abi", abi, "--", s.launcher, "--bwrap", "/nonexistent", "--explain", ".", "--", "touch", "ran")
 			if r := testenv.Run(t, run); r.Code != 125 || !strings.Contains(r.Stdout, "would not be started") {
 				t.Errorf("ABI %s, --explain: %v; want exit 125", abi, r)
 			}

@@ -1,0 +1,354 @@
+package launch
+
+import (
+	"errors"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// boxStart bounds the time until a command in a sandbox of bubblewrap's
+	// has started.
+	boxStart = 30 * time.Second
+	// boxEnd bounds the time between the end of the command and that of
+	// bubblewrap.
+	boxEnd = 5 * time.Second
+	// boxDrain bounds the wait for what a bubblewrap that has ended said: 0.8.0
+	// can leave a child that holds the pipes open.
+	boxDrain = 500 * time.Millisecond
+)
+
+// unmoved are the signals that bubblewrap ignores: it would die of what its
+// command may want to handle.
+var unmoved = []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM, syscall.SIGTSTP}
+
+// Box is a command in a sandbox of bubblewrap's: bubblewrap is the child of
+// this process, and the command a descendant. It may be used by one goroutine
+// at a time, except for [Box.Signal].
+type Box struct {
+	// Pid is the command's, by its number here, or bubblewrap's where the
+	// kernel can't tell (before Linux 5.3).
+	Pid int
+
+	bwrap  int // the child, not reaped
+	inner  <-chan packet
+	exited <-chan struct{} // closed when bwrap has ended
+	words  <-chan string   // its standard error
+	status <-chan bwrap.Status
+	last   report
+
+	mu     sync.Mutex
+	socket int // to the inner stage; -1 when it is closed
+}
+
+// packet is a report and the command's number, 0 unless it came along.
+type packet struct {
+	report
+	pid int
+}
+
+// Signal sends the command a signal.
+func (b *Box) Signal(s syscall.Signal) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.socket < 0 {
+		return os.ErrProcessDone
+	}
+	_, err := unix.SendmsgN(b.socket, []byte{byte(s)}, nil, nil, unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT)
+	return err
+}
+
+// Change waits until the command stops, which it reports, or has ended.
+func (b *Box) Change() (stopped bool) {
+	for p := range b.inner {
+		switch p.Event {
+		case reportStopped:
+			return true
+		case reportEnded:
+			b.last = p.report
+			return false
+		case reportReady, reportStarted, reportFailed: // not twice
+		}
+	}
+	return false
+}
+
+// Reap waits for bubblewrap, when Change has said that the command has ended,
+// and says how the command did. It releases the box.
+func (b *Box) Reap() (Ended, error) {
+	defer b.close()
+	ws, ru, status, err := b.reap(boxEnd)
+	if err != nil {
+		return Ended{}, err
+	}
+	if b.last.Event == reportEnded {
+		return Ended{Status: syscall.WaitStatus(b.last.Status), Rusage: b.last.Rusage}, nil
+	}
+	// Somebody killed the inner stage, and all with it, or bubblewrap.
+	switch {
+	case ws.Signaled():
+	case status.Ended && status.Code > 128:
+		ws = syscall.WaitStatus(status.Code - 128)
+	default:
+		ws = syscall.WaitStatus(syscall.SIGKILL)
+	}
+	return Ended{Status: ws, Rusage: ru}, nil
+}
+
+// reap waits for bubblewrap to end, kills it if it takes longer than the given
+// time, and returns what it said about its program.
+func (b *Box) reap(within time.Duration) (ws syscall.WaitStatus, ru syscall.Rusage, status bwrap.Status, err error) {
+	select {
+	case <-b.exited:
+	case <-time.After(within):
+		_ = unix.Kill(b.bwrap, unix.SIGKILL) // not reaped, so the number is its own
+		<-b.exited
+	}
+	for {
+		_, err = syscall.Wait4(b.bwrap, &ws, 0, &ru)
+		if !errors.Is(err, syscall.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		return ws, ru, status, os.NewSyscallError("wait4", err)
+	}
+	select {
+	case status = <-b.status:
+	case <-time.After(boxDrain):
+	}
+	return ws, ru, status, nil
+}
+
+// close ends the goroutines that receive, when bubblewrap has ended.
+func (b *Box) close() {
+	timer := time.NewTimer(boxDrain)
+	defer timer.Stop()
+	select {
+	case <-b.words:
+	case <-timer.C:
+	}
+	select {
+	case <-b.status:
+	case <-timer.C:
+	}
+	_ = unix.Shutdown(b.socket, unix.SHUT_RDWR)
+	for range b.inner {
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_ = unix.Close(b.socket)
+	b.socket = -1
+}
+
+// startBox starts what the plan p says in a sandbox of bubblewrap's.
+func (v *variant) startBox(p *spawn.Plan) (*Box, error) {
+	if !initialised.Load() {
+		return nil, &SetupError{Stage: StageStart, Err: errNoInit}
+	}
+	var files boxFiles
+	defer files.close()
+	plan, ends, err := v.boxPlan(p, &files)
+	if err != nil {
+		return nil, err
+	}
+	b := &Box{socket: ends.socket}
+	started := make(chan error, 1)
+	exited := make(chan struct{})
+	b.exited = exited
+	go func() {
+		// The kernel takes the end of this thread for that of the parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		proc, err := spawn.Start(plan)
+		if err == nil {
+			b.bwrap = proc.Pid
+			if proc.PidFD >= 0 {
+				_ = unix.Close(proc.PidFD)
+			}
+		}
+		started <- err
+		if err != nil {
+			return
+		}
+		awaitEnd(proc.Pid)
+		close(exited)
+	}()
+	if err := <-started; err != nil {
+		ends.close()
+		return nil, &boxError{words: err.Error(), err: err}
+	}
+	files.close() // or their ends wouldn't be seen
+	b.inner, b.words, b.status = receive(b.socket), firstWords(ends.words), readStatus(ends.status)
+	if err := b.await(p.Argv[0]); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// await waits until the command has started. When it hasn't, bubblewrap has
+// ended too.
+func (b *Box) await(name string) error {
+	timer := time.NewTimer(boxStart)
+	defer timer.Stop()
+	ready, exited := false, b.exited
+	var late <-chan time.Time
+	for {
+		select {
+		case p, ok := <-b.inner:
+			switch {
+			case !ok:
+				return b.failed(ready, "")
+			case p.Event == reportReady:
+				ready = true
+			case p.Event == reportFailed:
+				if _, _, _, err := b.reap(boxEnd); err != nil {
+					return startFailure(err)
+				}
+				return p.err(name)
+			case p.Event == reportStarted:
+				b.Pid = p.pid
+				if b.Pid == 0 {
+					b.Pid = b.bwrap
+				}
+				return nil
+			}
+		case <-exited:
+			exited, late = nil, time.After(boxDrain)
+		case <-late:
+			return b.failed(ready, "")
+		case <-timer.C:
+			_ = unix.Kill(b.bwrap, unix.SIGKILL)
+			return b.failed(ready, "it was not ready within "+boxStart.String())
+		}
+	}
+}
+
+// failed says why nothing was started. ready says that the inner stage ran.
+func (b *Box) failed(ready bool, why string) error {
+	ws, _, _, err := b.reap(boxEnd)
+	if err != nil {
+		return &SetupError{Stage: StageStart, Err: err}
+	}
+	select {
+	case words := <-b.words:
+		if why == "" {
+			why = words
+		}
+	case <-time.After(boxDrain):
+	}
+	if why == "" {
+		why = "it exited with " + strconv.Itoa(ws.ExitStatus())
+		if ws.Signaled() {
+			why = "it was killed by " + signalName(ws.Signal())
+		}
+	}
+	return &boxError{words: why, ready: ready}
+}
+
+// boxError is what became of a bubblewrap that started no command.
+type boxError struct {
+	words string
+	ready bool // the inner stage ran, so that bubblewrap works
+	err   error
+}
+
+func (e *boxError) Error() string { return "bubblewrap made no sandbox: " + e.words }
+
+func (e *boxError) Unwrap() error { return e.err }
+
+// receive returns what comes from the inner stage, until it ends.
+func receive(socket int) <-chan packet {
+	packets := make(chan packet, 8)
+	go func() {
+		defer close(packets)
+		buf, oob := make([]byte, reportLimit), make([]byte, unix.CmsgSpace(4))
+		for {
+			n, oobn, _, _, err := unix.Recvmsg(socket, buf, oob, unix.MSG_CMSG_CLOEXEC)
+			if errors.Is(err, unix.EINTR) {
+				continue
+			}
+			if err != nil || n == 0 {
+				return
+			}
+			p, err := parseReport(buf[:n])
+			if err != nil {
+				return // nobody else has the socket: a bug
+			}
+			packets <- packet{p, numberOf(oob[:oobn])}
+		}
+	}()
+	return packets
+}
+
+// numberOf returns the process of a pidfd that came along, by its number here,
+// and closes it; 0 if there is none.
+func numberOf(oob []byte) int {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil || len(msgs) != 1 {
+		return 0
+	}
+	fds, err := unix.ParseUnixRights(&msgs[0])
+	if err != nil || len(fds) != 1 {
+		return 0
+	}
+	defer func() { _ = unix.Close(fds[0]) }()
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fds[0]))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(info)) {
+		if number, ok := strings.CutPrefix(line, "Pid:"); ok {
+			if pid, err := strconv.Atoi(strings.TrimSpace(number)); err == nil && pid > 0 {
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// wordsLimit bounds what is read of bubblewrap's standard error.
+const wordsLimit = 4 << 10
+
+// firstWords returns the last line of what comes from f, once it ends.
+func firstWords(f *os.File) <-chan string {
+	words := make(chan string, 1)
+	go func() {
+		defer close(words)
+		var kept []byte
+		buf := make([]byte, 1<<10)
+		for {
+			n, err := f.Read(buf)
+			kept = append(kept, buf[:min(n, wordsLimit-len(kept))]...)
+			if err != nil {
+				break
+			}
+		}
+		_ = f.Close()
+		text := strings.TrimRight(string(kept), "\n")
+		words <- text[strings.LastIndexByte(text, '\n')+1:]
+	}()
+	return words
+}
+
+// readStatus returns what bubblewrap says about itself, once it ends.
+func readStatus(f *os.File) <-chan bwrap.Status {
+	status := make(chan bwrap.Status, 1)
+	go func() {
+		defer close(status)
+		s, _ := bwrap.ReadStatus(f) // as far as it is one
+		_ = f.Close()
+		status <- s
+	}()
+	return status
+}

@@ -1,0 +1,223 @@
+package launch
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// innerOption begins the one argument of the inner stage; the number of the
+// descriptor of its job follows. It isn't for users.
+const innerOption = "--inner-fd="
+
+// innerPrefix begins the name that the inner stage is executed by.
+const innerPrefix = "/proc/self/fd/"
+
+// Init lets this program start commands under [BackendBwrap]: bubblewrap
+// executes the program again, inside the sandbox, and Init then does what is to
+// be done there and ends the process. It must be called first in main, before
+// the program does anything else; otherwise it returns at once. Without it such
+// a start is a [*SetupError].
+//
+// That inner stage is the first process in its pid namespace: it checks what
+// bubblewrap has made, starts the command confined further, hands signals on,
+// reaps what is left to it, and reports.
+func Init() {
+	initialised.Store(true)
+	if len(os.Args) != 2 || !strings.HasPrefix(os.Args[0], innerPrefix) {
+		return
+	}
+	number, ok := strings.CutPrefix(os.Args[1], innerOption)
+	if !ok {
+		return
+	}
+	code := ExitSetup
+	if fd, err := strconv.Atoi(number); err == nil && fd > 2 {
+		code = inner(fd)
+	}
+	unix.Exit(code)
+}
+
+// initialised says that this program can be the inner stage.
+var initialised atomic.Bool
+
+// deaf are the signals that end a process that doesn't expect them. The inner
+// stage ignores them: those that are for the command reach it another way, and
+// what a terminal sends, it sends to both.
+var deaf = []os.Signal{
+	syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGTERM,
+	syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE, syscall.SIGALRM, syscall.SIGVTALRM,
+	syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGXCPU, syscall.SIGXFSZ,
+	syscall.SIGIO, syscall.SIGPWR, syscall.SIGTRAP, syscall.SIGSYS, syscall.SIGSTKFLT,
+}
+
+// inner is the inner stage. It returns the exit code.
+func inner(fd int) int {
+	signal.Ignore(deaf...)
+	j, err := readJob(fd)
+	if err != nil {
+		_, _ = os.Stderr.WriteString("the job of the inner stage can't be read: " + err.Error() + "\n")
+		return ExitSetup
+	}
+	send(j.Socket, report{Event: reportReady}, -1)
+	proc, err := j.start()
+	if err != nil {
+		send(j.Socket, failure(err), -1)
+		return ExitSetup
+	}
+	// Who waits for the end of a pipe waits for the command, not for us.
+	for _, fd := range j.Files {
+		if fd > 2 {
+			_ = unix.Close(fd) // one that is there twice is closed already
+		}
+	}
+	send(j.Socket, report{Event: reportStarted}, proc.PidFD)
+	if proc.PidFD >= 0 {
+		_ = unix.Close(proc.PidFD)
+	}
+	go handOn(j.Socket, proc.Pid)
+	return awaitCommand(j.Socket, proc.Pid)
+}
+
+// start checks the sandbox and starts the command in it.
+func (j *job) start() (*spawn.Process, error) {
+	if err := bwrap.Check(j.Identities); err != nil {
+		return nil, &SetupError{Stage: StageRules, Err: err}
+	}
+	seen := map[int]bool{}
+	for _, fd := range j.Files {
+		if fd < 0 || seen[fd] {
+			continue
+		}
+		seen[fd] = true
+		if err := bwrap.Reopen(fd); err != nil {
+			return nil, &SetupError{Stage: StageRules, Err: err}
+		}
+	}
+	p := &spawn.Plan{
+		Path: string(j.Path), Argv: bytesOf(j.Args), Env: bytesOf(j.Env), Dir: string(j.Dir),
+		Files: j.Files, NewSession: j.NewSession, NewGroup: j.NewGroup,
+		NoNewPrivs: true, Filters: j.Filters,
+	}
+	if j.KeepHUP {
+		p.KeepIgnored = keptSignals
+	}
+	have, err := permittedCaps()
+	if err != nil {
+		return nil, &SetupError{Stage: StageCaps, Err: err}
+	}
+	if have != 0 { // less what is inheritable or ambient
+		p.Caps = &have
+	}
+	d, err := j.ruleset().Create()
+	if err != nil {
+		return nil, &SetupError{Stage: StageRules, Err: err}
+	}
+	defer func() { _ = d.Close() }()
+	if d.FD >= 0 {
+		for _, fd := range regularFiles(j.Files) {
+			if err := d.AddFD(fd, policy.Read|policy.Write); err != nil {
+				return nil, &SetupError{Stage: StageRules, Err: err}
+			}
+		}
+		p.RulesetFD = d.FD
+	}
+	// The command may not look into this process, which isn't confined as it
+	// is, nor get at its program.
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return nil, &SetupError{Stage: StageConfine, Err: os.NewSyscallError("prctl", err)}
+	}
+	proc, err := spawn.Start(p)
+	if err != nil {
+		_ = os.Chdir(p.Dir) // where a relative path is to be looked at
+		return nil, startError(err, string(j.Args[0]))
+	}
+	return proc, nil
+}
+
+// awaitCommand reaps what ends until the command has, and reports that. The
+// result is an exit code like a shell's: 128+n for signal n.
+func awaitCommand(socket, command int) int {
+	for {
+		var ws syscall.WaitStatus
+		var ru syscall.Rusage
+		pid, err := syscall.Wait4(-1, &ws, syscall.WUNTRACED, &ru)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil: // can't happen: the command is a child
+			return ExitSetup
+		case pid != command:
+		case ws.Stopped():
+			send(socket, report{Event: reportStopped}, -1)
+		case ws.Signaled():
+			send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
+			return 128 + int(ws.Signal())
+		case ws.Exited():
+			send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
+			return ws.ExitStatus()
+		}
+	}
+}
+
+// handOn sends the command the signals that come from the socket, a byte for
+// each.
+func handOn(socket, command int) {
+	var b [1]byte
+	for {
+		n, err := unix.Read(socket, b[:])
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n != 1 {
+			return // nobody is left; the sandbox ends with who made it
+		}
+		_ = unix.Kill(command, syscall.Signal(b[0])) // it may have ended
+	}
+}
+
+// send sends a report, with a descriptor unless that is -1. A reader that is
+// gone ends the sandbox anyway.
+func send(socket int, r report, fd int) {
+	b, err := json.Marshal(r)
+	if err != nil || len(b) > reportLimit {
+		return
+	}
+	var rights []byte
+	if fd >= 0 {
+		rights = unix.UnixRights(fd)
+	}
+	for {
+		err := unix.Sendmsg(socket, b, rights, nil, unix.MSG_NOSIGNAL)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// bytesOf are the strings that travelled as paths.
+func bytesOf(list []policy.Path) []string {
+	s := make([]string, len(list))
+	for i, p := range list {
+		s[i] = string(p)
+	}
+	return s
+}
+
+// pathsOf are strings as they travel.
+func pathsOf(list []string) []policy.Path {
+	p := make([]policy.Path, len(list))
+	for i, s := range list {
+		p[i] = policy.Path(s)
+	}
+	return p
+}
