@@ -241,8 +241,8 @@ func TestDoctorMachine(t *testing.T) {
 	}
 }
 
-// TestDoctorSSH: the files that ssh refuses where they look like nobody's are
-// named.
+// TestDoctorSSH: copies are laid over the files that ssh refuses where they look
+// like nobody's, or, without a place for copies, the files are named.
 func TestDoctorSSH(t *testing.T) {
 	u := testenv.Ordinary()
 	s := newStage(t, u)
@@ -263,8 +263,12 @@ func TestDoctorSSH(t *testing.T) {
 	}
 	s.write(folder+"/example.conf", "Host example\n  Port 77\n", 0o644)
 	r, _ = s.doctorOf(t, front)
+	if c := named(t, r.Checks, "ssh"); c.Grade != launch.OK || !strings.Contains(c.Text, "copies") {
+		t.Errorf("ssh = %+v; want copies", c)
+	}
+	r, _ = s.doctorOf(t, append([]string{"env", "-u", "HOME", "-u", "XDG_CACHE_HOME"}, front...))
 	c := named(t, r.Checks, "ssh")
-	if c.Grade != launch.Fault || !strings.Contains(c.Text, "/etc/ssh/ssh_config.d/example.conf") || !strings.Contains(c.Mend, "ssh -F") {
+	if c.Grade != launch.Fault || !strings.Contains(c.Text, "/etc/ssh/ssh_config.d/example.conf") || !strings.Contains(c.Mend, "HOME") {
 		t.Errorf("ssh = %+v; want a gap that names the file", c)
 	}
 	if r.Backend != launch.BackendMountns || promise(t, r, policy.PromiseWrite).State != policy.Enforced {
