@@ -7,9 +7,11 @@
 // Nothing is enforced before [Restrict], or the same two system calls in a
 // child, is applied to the ruleset's descriptor.
 //
-// By default only rights that change something are handled: a read inside costs
-// the same as outside. Read rights are handled when the policy has a read list,
-// network rights when it has a list for that operation.
+// By default only rights that change something are handled, so that reading is
+// never refused. It isn't quite free: from ABI 3 on the kernel walks the path of
+// each file that is opened, to remember whether it may be truncated. Read rights
+// are handled when the policy has a read list, network rights when it has a list
+// for that operation.
 //
 // The package uses the system calls of go-landlock and none of its
 // configurations: those confine the process that calls them, while here a
