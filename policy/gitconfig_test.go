@@ -82,17 +82,18 @@ func TestScanConfigAgreesWithGit(t *testing.T) {
 }
 
 func TestScanConfigWorktreeConfig(t *testing.T) {
-	for text, want := range map[string]bool{
-		"":                                                              false,
-		"[extensions]\nworktreeConfig\n":                                true,
-		"[extensions]\nworktreeConfig = true\n":                         true,
-		"[extensions]\nworktreeConfig = Yes\n":                          true,
-		"[extensions]\nworktreeConfig = 1\n":                            true,
-		"[extensions]\nworktreeConfig =\n":                              false,
-		"[extensions]\nworktreeConfig = off\n":                          false,
-		"[extensions]\nworktreeConfig = 0\n":                            false,
-		"[extensions]\nworktreeConfig = true\nworktreeConfig = false\n": false,
+	for value, want := range map[string]bool{
+		"worktreeConfig":                         true,
+		"worktreeConfig = true":                  true,
+		"worktreeConfig = Yes":                   true,
+		"worktreeConfig = 1":                     true,
+		"worktreeConfig =":                       false,
+		"worktreeConfig = off":                   false,
+		"worktreeConfig = 0":                     false,
+		"unrelated":                              false,
+		"worktreeConfig\nworktreeConfig = false": false,
 	} {
+		text := "[extensions]\n" + value + "\n"
 		got, err := scanConfig([]byte(text))
 		if err != nil || got.worktreeConfig != want {
 			t.Errorf("scanConfig(%q) = worktreeConfig %t, %v; want %t", text, got.worktreeConfig, err, want)
