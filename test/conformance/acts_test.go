@@ -103,14 +103,14 @@ var grantedDevices = map[string]bool{
 }
 
 // deviceIoctl asks a device that isn't granted something that it doesn't
-// understand. It returns nil if the question reached the driver.
+// understand. If the question reaches the driver it says on standard error which.
 func deviceIoctl() error {
 	names, err := filepath.Glob("/dev/*")
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		st, err := os.Stat(name)
+		st, err := os.Lstat(name) // a link may lead to what this process was given
 		if err != nil || st.Mode()&os.ModeDevice == 0 || grantedDevices[filepath.Base(name)] {
 			continue
 		}
@@ -123,6 +123,7 @@ func deviceIoctl() error {
 		if errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) {
 			return &os.PathError{Op: "ioctl", Path: name, Err: err}
 		}
+		fmt.Fprintf(os.Stderr, "%s answers an ioctl: %v\n", name, err)
 		return nil
 	}
 	return errNotHere

@@ -137,8 +137,14 @@ var attempts = []attempt{
 	}},
 	{policy.PromiseWrite, "by-child", func(_ *scene, d string) error {
 		out, err := exec.Command("/bin/sh", "-c", `echo more >>"$1"`, "sh", d+"/file").CombinedOutput()
-		if err != nil && strings.Contains(string(out), "ermission denied") {
-			return unix.EACCES
+		said := strings.ToLower(string(out)) // all that a shell tells is a text
+		for _, e := range refusals(policy.PromiseWrite) {
+			if err != nil && strings.Contains(said, e.Error()) {
+				return e
+			}
+		}
+		if strings.Contains(said, "nonexistent") { // dash's word
+			return unix.ENOENT
 		}
 		return err
 	}},

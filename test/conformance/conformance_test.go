@@ -37,7 +37,8 @@ func refusals(p policy.Promise) []syscall.Errno {
 	refused := []syscall.Errno{unix.EACCES, unix.EPERM}
 	switch p {
 	case policy.PromiseWrite, policy.PromiseProtect, policy.PromiseMetadata:
-		return append(refused, unix.EROFS, unix.EXDEV, unix.EBUSY, unix.EBADF)
+		// Where all that isn't read isn't there, nor is what would be written.
+		return append(refused, unix.EROFS, unix.EXDEV, unix.EBUSY, unix.EBADF, unix.ENOENT)
 	case policy.PromiseRead:
 		return append(refused, unix.ENOENT)
 	case policy.PromiseSignals:
@@ -138,6 +139,9 @@ func TestRecordIsTrue(t *testing.T) {
 				}
 				checkApplied(t, rec, said, code)
 				held := p.check(t, rec.applied.Features, outcomes)
+				if t.Failed() {
+					t.Logf("standard error: %s", r.Stderr)
+				}
 				if held[policy.PromiseWrite] {
 					if after := contents(t, s.Outside); after != before {
 						t.Errorf("outside, before:\n%s\nafter:\n%s", before, after)

@@ -81,7 +81,7 @@ const (
 var kernelFacts = map[string]struct {
 	release  string
 	landlock string // of probe
-	confines bool
+	confines bool   // by Landlock
 }{
 	"5.10": {"5.10.*", "ENOSYS", false},
 	"6.1":  {"6.1.*", "2", false},
@@ -125,6 +125,7 @@ func guest(c cell) cell {
 	if c.as == "" && userns == "EPERM" { // root isn't unprivileged
 		userns = "yes"
 	}
+	c.confines = c.confines || bwrap == "yes"
 	c.wants = append(c.wants, "userns="+userns, "bwrap="+bwrap)
 	switch {
 	case c.init == "systemd" && c.append == hybridSystemd:
@@ -162,7 +163,9 @@ func hostCells() (cells []cell) {
 			for _, noUserns := range []bool{false, true} {
 				c := cell{
 					name: "host abi " + abi, sim: abi, noBwrap: noBwrap, noUserns: noUserns,
-					required: true, confines: abi >= "3" && abi <= "9", enospc: i%2 == 0,
+					required: true, enospc: i%2 == 0,
+					// From ABI 3 by Landlock, below by bwrap.
+					confines: abi >= "3" && abi <= "9" || !noBwrap && !noUserns,
 				}
 				landlock := abi
 				switch abi {

@@ -31,18 +31,19 @@ func TestTable(t *testing.T) {
 		t.Errorf("%d boots; want at most %d", boots, maxBoots)
 	}
 	setups := map[string]func(c cell) bool{
-		"root":                     func(c cell) bool { return c.as == "" },
-		"user":                     func(c cell) bool { return c.as == "user" },
-		"lsm off with bwrap":       func(c cell) bool { return c.append == withoutLandlock && c.pre == nil },
-		"lsm off without bwrap":    func(c cell) bool { return c.append == withoutLandlock && slices.Contains(c.pre, withoutBwrap) },
-		"user namespaces: ENOSPC":  func(c cell) bool { return slices.Contains(c.pre, usernsENOSPC) },
-		"user namespaces: EPERM":   func(c cell) bool { return slices.Contains(c.pre, usernsEPERM) },
-		"a delegated v2 tree":      func(c cell) bool { return c.delegate },
-		"hybrid cgroups":           func(c cell) bool { return c.cgroup == "hybrid" },
-		"a systemd login session":  func(c cell) bool { return c.as == "session" && c.init == "systemd" },
-		"whole as root":            func(c cell) bool { return c.as == "" && c.whole },
-		"whole as a user":          func(c cell) bool { return c.as == "user" && c.whole },
-		"a cell that must confine": func(c cell) bool { return c.confines == (c.kernel == "6.12") },
+		"root":                    func(c cell) bool { return c.as == "" },
+		"user":                    func(c cell) bool { return c.as == "user" },
+		"lsm off with bwrap":      func(c cell) bool { return c.append == withoutLandlock && c.pre == nil },
+		"lsm off without bwrap":   func(c cell) bool { return c.append == withoutLandlock && slices.Contains(c.pre, withoutBwrap) },
+		"user namespaces: ENOSPC": func(c cell) bool { return slices.Contains(c.pre, usernsENOSPC) },
+		"user namespaces: EPERM":  func(c cell) bool { return slices.Contains(c.pre, usernsEPERM) },
+		"a delegated v2 tree":     func(c cell) bool { return c.delegate },
+		"hybrid cgroups":          func(c cell) bool { return c.cgroup == "hybrid" },
+		"a systemd login session": func(c cell) bool { return c.as == "session" && c.init == "systemd" },
+		"whole as root":           func(c cell) bool { return c.as == "" && c.whole },
+		"whole as a user":         func(c cell) bool { return c.as == "user" && c.whole },
+		"what must confine":       func(c cell) bool { return c.confines },
+		"what must refuse":        func(c cell) bool { return !c.confines },
 	}
 	for _, kernel := range []string{"6.1", "6.12"} {
 		for name, is := range setups {
@@ -73,14 +74,14 @@ func TestWants(t *testing.T) {
 		wants    []string
 		confines bool
 	}{
-		{"6.1 user", []string{"kernel=6.1.*", "landlock=2", "userns=yes", "bwrap=yes", "cgroups=v2", "uid=1000"}, false},
+		{"6.1 user", []string{"kernel=6.1.*", "landlock=2", "userns=yes", "bwrap=yes", "cgroups=v2", "uid=1000"}, true},
 		{"6.12 root", []string{"kernel=6.12.*", "landlock=6", "uid=0"}, true},
 		{"6.12 lsm off, no bwrap", []string{"landlock=EOPNOTSUPP", "userns=yes", "bwrap=no"}, false},
 		{"6.12 userns EPERM", []string{"userns=EPERM", "bwrap=exit*"}, true},
-		{"5.10 user", []string{"landlock=ENOSYS"}, false},
+		{"5.10 user", []string{"landlock=ENOSYS"}, true},
 		{"6.12 user unit", []string{"delegated=yes", "bus=yes"}, true},
 		{"host abi 4 no-bwrap userns-ENOSPC", []string{"landlock=4", "bwrap=no", "userns=ENOSPC"}, true},
-		{"host abi off", []string{"landlock=EOPNOTSUPP", "userns=yes"}, false},
+		{"host abi off", []string{"landlock=EOPNOTSUPP", "userns=yes"}, true},
 	} {
 		i := slices.IndexFunc(table(), func(c cell) bool { return c.name == tt.name })
 		if i < 0 {
