@@ -18,7 +18,7 @@ type suite struct {
 // has neither go nor compilers, and under emulation it takes 10 to 30 times as
 // long as this machine.
 var suites = []suite{
-	{pkg: "test/conformance", core: true},
+	{pkg: "test/conformance", core: true, skip: "^TestMutants$", why: "builds launchers"},
 	{pkg: "landlock", skip: "^TestCreateAtOnce$", why: "many starts"},
 	{pkg: "launch", skip: "^TestConcurrentStarts$", why: "many starts"},
 	{pkg: "spawn", skip: "^(TestStartConcurrently|TestArm64)$", why: "many starts; emulation within emulation"},
