@@ -5,6 +5,7 @@ go 1.26.0
 require golang.org/x/sys v0.50.0
 
 require (
+	github.com/creack/pty v1.1.24
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	golang.org/x/net v0.62.0
 )

@@ -63,6 +63,10 @@ func TestBoxCmd(t *testing.T) {
 		t.Errorf("Output() = %q, %v; want exit status 7 with both streams", out, err)
 	}
 
+	if got := atTerminal(t, s); got != "yes\r\n" {
+		t.Errorf("at a terminal the command says %q", got)
+	}
+
 	extra, err := os.CreateTemp(outside, "extra")
 	if err != nil {
 		t.Fatal(err)

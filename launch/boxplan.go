@@ -113,7 +113,7 @@ func (v *variant) boxPlan(p *spawn.Plan, files *boxFiles) (plan *spawn.Plan, end
 
 	j := &job{
 		Path: pathsOf([]string{p.Path})[0], Args: pathsOf(p.Argv), Env: pathsOf(p.Env), Dir: pathsOf([]string{p.Dir})[0],
-		NewSession: p.NewSession, NewGroup: p.NewGroup, KeepHUP: signal.Ignored(syscall.SIGHUP),
+		NewSession: p.NewSession, NewGroup: p.NewGroup, ControllingTerminal: p.ControllingTerminal, KeepHUP: signal.Ignored(syscall.SIGHUP),
 		Socket: socketFD, Identities: layout.Identities(), Filters: p.Filters,
 	}
 	j.setRules(v.ruleset)

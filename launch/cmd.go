@@ -49,6 +49,10 @@ type Cmd struct {
 	// NewSession starts the command in a new session, away from the terminal;
 	// NewGroup only in a new process group. At most one of them.
 	NewSession, NewGroup bool
+	// ControllingTerminal makes the command's standard input the controlling
+	// terminal of its new session: it must be a terminal that no session has
+	// yet. It needs NewSession.
+	ControllingTerminal bool
 
 	// Process is the command once it is started. Under [BackendBwrap] it is
 	// bubblewrap: killing it kills the command and all that it has started,
@@ -146,8 +150,11 @@ func (c *Cmd) Start() (err error) {
 	if c.ctx != nil && c.ctx.Err() != nil {
 		return c.ctx.Err()
 	}
-	if c.NewSession && c.NewGroup {
+	switch {
+	case c.NewSession && c.NewGroup:
 		return &SetupError{Stage: StageStart, Err: errors.New("NewSession and NewGroup exclude each other")}
+	case c.ControllingTerminal && !c.NewSession:
+		return &SetupError{Stage: StageStart, Err: errors.New("ControllingTerminal needs NewSession")}
 	}
 	files, err := c.files()
 	if err != nil {
@@ -160,7 +167,8 @@ func (c *Cmd) Start() (err error) {
 	c.started, err = c.sandbox.attempt(func(v *variant) (*Started, error) {
 		p := &spawn.Plan{
 			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
-			NewSession: c.NewSession, NewGroup: c.NewGroup, KeepIgnored: keptSignals,
+			NewSession: c.NewSession, NewGroup: c.NewGroup, ControllingTerminal: c.ControllingTerminal,
+			KeepIgnored: keptSignals,
 		}
 		if p.Env == nil {
 			p.Env = v.resolved.Env

@@ -106,7 +106,7 @@ func (j *job) start() (*spawn.Process, error) {
 	}
 	p := &spawn.Plan{
 		Path: string(j.Path), Argv: bytesOf(j.Args), Env: bytesOf(j.Env), Dir: string(j.Dir),
-		Files: j.Files, NewSession: j.NewSession, NewGroup: j.NewGroup,
+		Files: j.Files, NewSession: j.NewSession, NewGroup: j.NewGroup, ControllingTerminal: j.ControllingTerminal,
 		NoNewPrivs: true, Filters: j.Filters,
 	}
 	if j.KeepHUP {

@@ -27,6 +27,8 @@ type job struct {
 	Files      []int `json:"files"`
 	NewSession bool  `json:"new_session,omitempty"`
 	NewGroup   bool  `json:"new_group,omitempty"`
+	// ControllingTerminal makes the command's descriptor 0 that.
+	ControllingTerminal bool `json:"controlling_terminal,omitempty"`
 	// KeepHUP leaves SIGHUP ignored.
 	KeepHUP bool `json:"keep_hup,omitempty"`
 	// Socket is where reports go, and where signals come from.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/creack/pty"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -192,6 +193,11 @@ func TestCmd(t *testing.T) {
 			t.Errorf("session and pid are %q, %v; want the same", out, err)
 		}
 	})
+	t.Run("controlling terminal", func(t *testing.T) {
+		if got := atTerminal(t, s); got != "yes\r\n" {
+			t.Errorf("at a terminal the command says %q", got)
+		}
+	})
 	t.Run("twice", func(t *testing.T) {
 		c := s.Command("true")
 		if err := c.Run(); err != nil {
@@ -201,6 +207,33 @@ func TestCmd(t *testing.T) {
 			t.Error("a second Run succeeded")
 		}
 	})
+}
+
+// atTerminal returns what a command says at a terminal of its own, to which it
+// writes by the name that stands for a process's controlling terminal.
+func atTerminal(t *testing.T, s *launch.Sandbox) string {
+	t.Helper()
+	master, slave, err := pty.Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = master.Close() }()
+	c := s.Command("sh", "-c", `exec </dev/null; test "$(ps -o tpgid= -p $$)" -eq $$ && echo yes >/dev/tty`)
+	c.Stdin, c.Stdout, c.Stderr = slave, slave, slave
+	c.NewSession, c.ControllingTerminal = true, true
+	err = c.Start()
+	_ = slave.Close()
+	if err != nil {
+		t.Fatalf("Start: %v", err)
+	}
+	out, err := io.ReadAll(master)
+	if !errors.Is(err, syscall.EIO) { // the end of file of a terminal
+		t.Errorf("reading: %v; want EIO", err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("Wait: %v", err)
+	}
+	return string(out)
 }
 
 func TestCmdErrors(t *testing.T) {
@@ -241,6 +274,8 @@ func TestCmdErrors(t *testing.T) {
 		{"missing folder", "true", func(c *launch.Cmd) { c.Dir = inside + "/gone" }, "does not exist", 0},
 		{"file as folder", "true", func(c *launch.Cmd) { c.Dir = inside + "/plain" }, "is not a directory", 0},
 		{"closed file", "true", func(c *launch.Cmd) { c.Stdout = closed }, "file already closed", 0},
+		{"terminal without a session", "true", func(c *launch.Cmd) { c.ControllingTerminal = true }, "needs NewSession", 0},
+		{"no terminal", "true", func(c *launch.Cmd) { c.NewSession, c.ControllingTerminal = true, true }, "inappropriate ioctl", 0},
 		{"too large", "true", func(c *launch.Cmd) { c.Args = append(c.Args, strings.Repeat("x", 1<<18)) }, "too large", 126},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -17,6 +17,9 @@ const anything = "..."
 // compilers turn a policy into parts of a plan. They never import one another.
 var compilers = []string{"landlock", "mountns", "bwrap", "cgroup", "seccomp"}
 
+// sides are the runner's packages that know nothing of the runner.
+var sides = []string{"runner/environ", "runner/intercept", "runner/pty", "runner/session"}
+
 // table is the direction of the packages. A key that ends in "/..." covers all
 // packages below; the longest key that matches holds. A package without a key
 // may not exist.
@@ -31,8 +34,13 @@ var table = map[string]rule{
 	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
 	"launch":         {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
 	"capture":        {},
-	"runner":         {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}},
-	"runner/...":     {ours: []string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner"}},
+	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...)},
+	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner"}, sides...)},
+
+	"runner/environ":   {},
+	"runner/intercept": {libs: []string{"mvdan.cc/sh/v3/syntax"}},
+	"runner/pty":       {libs: []string{"github.com/creack/pty"}},
+	"runner/session":   {},
 
 	"internal/launcher": {
 		ours:   []string{anything},
