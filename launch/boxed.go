@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// wantsBox reports whether bubblewrap is asked for, or needed since Landlock
-// can't hold what is required.
+// wantsBox reports whether bubblewrap is asked for, or of use since Landlock
+// can't hold writes.
 func (s *Sandbox) wantsBox() bool {
 	p := &s.policy
 	switch {
@@ -22,7 +21,16 @@ func (s *Sandbox) wantsBox() bool {
 	case s.options.Backend == BackendBwrap:
 		return true
 	}
-	return s.options.Backend == BackendAuto && s.support.ABI < landlockWrites && p.Requires(policy.PromiseWrite)
+	return s.options.Backend == BackendAuto && s.support.ABI < landlockWrites
+}
+
+// takeBwrap notes what was found out about bubblewrap. If it is of no use, and
+// what only it holds isn't required, there is a next best way.
+func (s *Sandbox) takeBwrap(found bwrap.Support) {
+	s.bwrap = found
+	if !found.Usable() && s.options.Backend == BackendAuto && !s.policy.Requires(policy.PromiseWrite) {
+		s.boxed = false
+	}
 }
 
 // landlockWrites is the version of Landlock that confines writes.
@@ -148,8 +156,7 @@ func (s *Sandbox) otherBox(v *variant, cause *boxError) error {
 	if v.bwrap.Tried || cause.ready {
 		return &SetupError{Stage: StageConfine, Err: cause}
 	}
-	s.bwrap = bwrap.Probe(context.Background(), s.options.Bwrap)
-	next, err := s.build(false, "")
+	next, err := s.buildTried()
 	if err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -83,7 +84,12 @@ func TestExamine(t *testing.T) {
 		}
 	}
 	layered := checkIn(t, r.Mechanisms, "mountns").Grade == launch.OK
-	if h := heldIn(t, r, policy.PromiseMetadata); (h.State == policy.Enforced) != layered || layered && h.With != "--strict-metadata" {
+	switch h := heldIn(t, r, policy.PromiseMetadata); {
+	case h.By == bwrap.Name && h.With == "": // where Landlock doesn't hold writes
+		if heldIn(t, r, policy.PromiseWrite).By != bwrap.Name {
+			t.Errorf("metadata = %+v; and write isn't held so", h)
+		}
+	case (h.State == policy.Enforced) != layered || layered && h.With != "--strict-metadata":
 		t.Errorf("metadata = %+v; want it by the mount layer (%v), with an option", h, layered)
 	}
 

@@ -48,10 +48,11 @@ func withFilter(features []policy.Feature, p *policy.Policy, s landlock.Support,
 			continue
 		}
 		if feature.Promise == policy.PromiseWrite && f.NoTruncate && unsupported == nil {
-			*feature = policy.Feature{
-				Promise: feature.Promise, State: policy.Enforced, By: both,
-				Why: "truncate(2) is refused inside the grants too",
+			price := "truncate(2) is refused inside the grants too"
+			if s.ABI == 1 {
+				price += ", and no file can be renamed or linked into another folder"
 			}
+			*feature = policy.Feature{Promise: feature.Promise, State: policy.Enforced, By: both, Why: price}
 		}
 		if feature.State != policy.Enforced {
 			continue

@@ -92,14 +92,19 @@ type fileID struct{ dev, ino uint64 }
 // It may make folders: the cache, the paths of Policy.WriteCreate, and the
 // logs and hooks folders of a repository that has none.
 //
-// Whether a mount layer works is found out by the first start: the sandbox
-// then goes on without it, or refuses if the policy requires what it holds.
+// Whether a mount layer or bubblewrap works is found out by the first start: the
+// sandbox then goes on without it, or refuses if the policy requires what it
+// holds. Only before a refusal are they tried, so that it names all reasons.
 func Prepare(p policy.Policy, o Options) (*Sandbox, error) {
 	s, err := newSandbox(p, o)
 	if err != nil {
 		return nil, err
 	}
 	v, err := s.build(s.wantsLayer(), "")
+	if err == nil && len(v.missing) > 0 {
+		// What else can't be held, and why, depends on what works.
+		v, err = s.buildTried()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -112,23 +117,14 @@ func Prepare(p policy.Policy, o Options) (*Sandbox, error) {
 
 // Explain says what [Prepare] would do and changes nothing. Unlike Prepare it
 // succeeds when a required promise can't be held; [Applied.Unmet] then lists
-// them. It tries whether a mount layer works.
+// them. It tries whether a mount layer or bubblewrap works.
 func Explain(p policy.Policy, o Options) (*Applied, error) {
 	o.DryRun = true
 	s, err := newSandbox(p, o)
 	if err != nil {
 		return nil, err
 	}
-	if s.boxed {
-		s.bwrap = bwrap.Probe(context.Background(), o.Bwrap)
-	}
-	layer, reason := s.wantsLayer(), ""
-	if layer {
-		if err := s.tryNamespaces(); err != nil {
-			layer, reason = false, err.Error()
-		}
-	}
-	v, err := s.build(layer, reason)
+	v, err := s.buildTried()
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +156,27 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
 	if s.boxed = s.wantsBox(); s.boxed {
-		s.bwrap = bwrap.Find(o.Bwrap)
+		s.takeBwrap(bwrap.Find(o.Bwrap))
 	}
 	var err error
 	if s.have, err = permittedCaps(); err != nil {
 		return nil, &SetupError{Stage: StageCaps, Err: err}
 	}
 	return s, nil
+}
+
+// buildTried is build with what was found to work here, by trying.
+func (s *Sandbox) buildTried() (*variant, error) {
+	if s.boxed {
+		s.takeBwrap(bwrap.Probe(context.Background(), s.options.Bwrap))
+	}
+	layer, reason := s.wantsLayer(), ""
+	if layer {
+		if err := s.tryNamespaces(); err != nil {
+			layer, reason = false, err.Error()
+		}
+	}
+	return s.build(layer, reason)
 }
 
 // envChanges lists what is set, as NAME=VALUE, and dropped, as -NAME.

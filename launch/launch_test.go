@@ -456,22 +456,27 @@ func TestModes(t *testing.T) {
 
 func TestPrepareErrors(t *testing.T) {
 	inside, _ := places(t)
+	ports := "add port 0"
+	if landlock.Probe().ABI < landlock.ABITCP {
+		ports = "network" // whatever is missing for it
+	}
 	for _, tt := range []struct {
-		name string
-		set  func(*policy.Policy)
-		want string
+		name    string
+		backend launch.Backend
+		set     func(*policy.Policy)
+		want    string
 	}{
-		{"no worktree", func(p *policy.Policy) { p.Worktree += "/gone" }, "does not exist"},
-		{"missing path", func(p *policy.Policy) { p.Write = []policy.Path{"/var/nope"} }, "/var/nope"},
-		{"unknown mode", func(p *policy.Policy) { p.Mode = "rw" }, "rw"},
-		{"some ports", func(p *policy.Policy) { p.Network.BindTCP = []uint16{8080} }, "add port 0"},
-		{"metadata", func(p *policy.Policy) { p.Require = []policy.Promise{policy.PromiseMetadata} }, "metadata"},
+		{"no worktree", "", func(p *policy.Policy) { p.Worktree += "/gone" }, "does not exist"},
+		{"missing path", "", func(p *policy.Policy) { p.Write = []policy.Path{"/var/nope"} }, "/var/nope"},
+		{"unknown mode", "", func(p *policy.Policy) { p.Mode = "rw" }, "rw"},
+		{"some ports", "", func(p *policy.Policy) { p.Network.BindTCP = []uint16{8080} }, ports},
+		{"metadata", launch.BackendLandlock, func(p *policy.Policy) { p.Require = []policy.Promise{policy.PromiseMetadata} }, "metadata"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := workspace(inside)
 			p.NoCache = true
 			tt.set(&p)
-			s, err := launch.Prepare(p, launch.Options{})
+			s, err := launch.Prepare(p, launch.Options{Backend: tt.backend})
 			var setup *launch.SetupError
 			if !errors.As(err, &setup) || !strings.Contains(err.Error()+launch.Hint(err), tt.want) {
 				t.Errorf("Prepare() = %v, %v; want a SetupError with %q", s, err, tt.want)

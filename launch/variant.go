@@ -132,7 +132,13 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
 		}
 	}
-	v.ruleset, err = landlock.Compile(s.support, r)
+	support := s.support
+	if boxed && support.ABI == 1 {
+		// Its every domain forbids to rename from folder to folder, and
+		// bubblewrap holds all that it could.
+		support = landlock.Support{}
+	}
+	v.ruleset, err = landlock.Compile(support, r)
 	backend := BackendLandlock
 	if err != nil {
 		var unsupported *landlock.SupportError
@@ -166,14 +172,14 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	if v.applied.Mode == "" {
 		v.applied.Mode = policy.ReadOnly
 	}
-	v.applied.Features = landlock.Features(s.support, r)
+	v.applied.Features = landlock.Features(support, r)
 	if p.Mode != policy.Unconfined {
-		v.filter = filterOf(&p, s.support)
+		v.filter = filterOf(&p, support)
 		if boxed {
 			v.filter.NoTruncate = false
 		}
 		unsupported := seccomp.Probe()
-		withFilter(v.applied.Features, &p, s.support, v.filter, unsupported)
+		withFilter(v.applied.Features, &p, support, v.filter, unsupported)
 		if unsupported != nil {
 			v.filter = seccomp.Filter{} // whether that matters is a question of what is required
 		}
