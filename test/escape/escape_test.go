@@ -17,10 +17,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/test/attack"
 )
 
 // attackVar names a prebuilt attack program, for machines without Go.
@@ -78,22 +80,12 @@ func need(t *testing.T) (attack, launcher string) {
 }
 
 // prepare makes, in dir, the folders that the attack wants, owned by u.
-func prepare(t *testing.T, u testenv.User, attack, dir string) (in, out string) {
+func prepare(t *testing.T, u testenv.User, dir string) (in, out string) {
 	t.Helper()
-	names := strings.Fields(testenv.Output(t, testenv.Command(t, attack, "-list")))
 	in, out = filepath.Join(dir, "in"), filepath.Join(dir, "out")
 	for _, d := range []string{in, out} {
-		for _, name := range names {
-			for _, sub := range []string{"empty", "sub", "deep/work"} {
-				if err := os.MkdirAll(filepath.Join(d, name, sub), 0o755); err != nil {
-					t.Fatal(err)
-				}
-			}
-			for _, f := range []string{"file", "other", "sub/file", "deep/work/file"} {
-				if err := os.WriteFile(filepath.Join(d, name, f), []byte(name+" "+f+"\n"), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
+		if err := attack.Prepare(d); err != nil {
+			t.Fatal(err)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(out, "leaked"), []byte("whole\n"), 0o644); err != nil {
@@ -157,7 +149,7 @@ func TestEscapeBtrfs(t *testing.T) {
 // escape runs j, in dir, and holds what became of it against the tables.
 func escape(t *testing.T, u testenv.User, dir string, j hostJob) {
 	t.Helper()
-	j.In, j.Out = prepare(t, u, j.Attack, dir)
+	j.In, j.Out = prepare(t, u, dir)
 	before := contents(t, j.Out)
 	rep, results := runHost(t, u, j)
 	abi, allCaps := landlock.Probe().ABI, j.Caps != nil
@@ -170,7 +162,7 @@ func escape(t *testing.T, u testenv.User, dir string, j hostJob) {
 	for _, r := range results {
 		what := r.Where + " " + r.Name
 		seen[what] = true
-		got := want{r.Op, r.Errno}
+		got := want{r.Op, syscall.Errno(r.Errno)}
 		if r.TID != 0 {
 			what += " " + strconv.Itoa(r.TID)
 			threads[r.TID] = true

@@ -19,6 +19,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/test/attack"
 )
 
 // hostJob is what the helper "host" does: it starts the attack confined, and is
@@ -46,13 +47,6 @@ type hostReport struct {
 	// Leaked says what the attack wrote to the descriptor that it should not
 	// have.
 	Leaked string
-}
-
-// result is a line of the attack's output; see test/escape/attack.
-type result struct {
-	Name, Where, Op, Text, Skip string
-	Errno                       syscall.Errno
-	TID                         int
 }
 
 // backends confine the attack, with inside as the worktree.
@@ -84,7 +78,7 @@ var backends = map[string]func(j hostJob, args []string, stdin *os.File, stdout,
 }
 
 // runHost runs j in a process of u.
-func runHost(t *testing.T, u testenv.User, j hostJob) (hostReport, []result) {
+func runHost(t *testing.T, u testenv.User, j hostJob) (hostReport, []attack.Result) {
 	t.Helper()
 	in, err := json.Marshal(j)
 	if err != nil {
@@ -98,10 +92,10 @@ func runHost(t *testing.T, u testenv.User, j hostJob) (hostReport, []result) {
 	if r.Err != "" || r.Stderr != "" {
 		t.Fatalf("the attack ended with %q\nstderr: %s", r.Err, r.Stderr)
 	}
-	var results []result
+	var results []attack.Result
 	dec := json.NewDecoder(bytes.NewReader([]byte(r.Output)))
 	for dec.More() {
-		var one result
+		var one attack.Result
 		if err := dec.Decode(&one); err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package main
+package attack
 
 import (
 	"os"
@@ -13,7 +13,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // attackSystem tries what there is one of on a machine, and descriptors that
 // the command should not have been given. Each path that should be refused has
 // a neighbour that should not.
-func attackSystem(s settings, report func(result)) {
+func attackSystem(s settings, report func(Result)) {
 	for _, f := range []struct {
 		name, path string
 		flags      int

@@ -1,4 +1,4 @@
-package main
+package attack
 
 import (
 	"bytes"
@@ -59,7 +59,7 @@ var asAttacks = []fileAttack{
 }
 
 // asMain does one attack and reports it.
-func asMain(s settings, report func(result)) {
+func asMain(s settings, report func(Result)) {
 	for _, list := range [][]fileAttack{openAttacks, asAttacks, asMountAttacks} {
 		for _, a := range list {
 			if a.name == s.as {
@@ -73,7 +73,7 @@ func asMain(s settings, report func(result)) {
 
 // inChild does one attack in a child with the given attributes.
 func (p place) inChild(name string, attr *syscall.SysProcAttr) error {
-	cmd := exec.Command("/proc/self/exe", "-as", name, "-as-dir", p.dir, "-as-own", p.own)
+	cmd := again("-as", name, "-as-dir", p.dir, "-as-own", p.own)
 	cmd.SysProcAttr = attr
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -81,7 +81,7 @@ func (p place) inChild(name string, attr *syscall.SysProcAttr) error {
 	if err != nil {
 		return do("start", err)
 	}
-	var r result
+	var r Result
 	if err := json.Unmarshal(out, &r); err != nil {
 		return errors.New("a child said " + string(out) + errs.String())
 	}
@@ -98,7 +98,7 @@ func (p place) inChild(name string, attr *syscall.SysProcAttr) error {
 
 // withChild calls f while a child of ours sleeps, in a group of its own.
 func withChild(f func(pid int) error) error {
-	cmd := exec.Command("/proc/self/exe", "-sleep")
+	cmd := again("-sleep")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {

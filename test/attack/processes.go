@@ -1,4 +1,4 @@
-package main
+package attack
 
 import (
 	"os"
@@ -173,7 +173,7 @@ func asyncIO(v victim) error {
 
 // attackProcesses tries each attack on the host, each of its threads, and a
 // child of ours, which should be in reach.
-func attackProcesses(s settings, report func(result)) {
+func attackProcesses(s settings, report func(Result)) {
 	own := filepath.Join(s.in, "own-process")
 	if err := os.WriteFile(own, []byte("own\n"), 0o600); err != nil {
 		report(resultOf("own-process", "inside", err))
