@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -49,12 +50,14 @@ func TestKilled(t *testing.T) {
 				cmd = u.Helper(t, "starter", line...)
 				cmd.ExtraFiles = files
 			}
-			out, err := cmd.StdoutPipe()
+			out, end, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmd.Stderr = os.Stderr
-			if err := cmd.Start(); err != nil {
+			cmd.Stdout, cmd.Stderr = end, os.Stderr
+			err = cmd.Start()
+			end.Close()
+			if err != nil {
 				t.Fatal(err)
 			}
 			buf := make([]byte, 8)
@@ -62,10 +65,15 @@ func TestKilled(t *testing.T) {
 				t.Errorf("the command printed %q, %v", buf, err)
 			}
 			cmd.Process.Kill()
-			// The command holds the pipe, so this is its end.
-			if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
-				t.Errorf("after the kill: %q, %v", rest, err)
+			// The command holds the pipe, so this is its end. It takes no time,
+			// and ends by itself in a minute.
+			if err := out.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+				t.Error(err)
 			}
+			if rest, err := io.ReadAll(out); err != nil || len(rest) > 0 {
+				t.Errorf("after the kill of the starter (%v), what holds the command's output: %q, %v", starter, rest, err)
+			}
+			out.Close()
 			cmd.Wait()
 			if after := tree(t, top); after != before {
 				t.Errorf("left behind:\n%s\nbefore:\n%s", after, before)

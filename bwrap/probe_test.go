@@ -76,6 +76,7 @@ func TestProbeElsewhere(t *testing.T) {
 			if s := need(t, u); s.Setuid {
 				testenv.Skip(t, "bubblewrap is setuid here")
 			}
+			testenv.NeedTool(t, "go")
 			tool, err := tool(tt.run[0])
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,7 @@ var suites = []suite{
 	{pkg: "policy", run: "^Test(ProtectLinked|ProtectMain|Resolve(Modes|Write|Tmp)|CacheDir)$", why: "the others are about git and files alone"},
 	{pkg: "seccomp", skip: "^Test(Programs|Go)WithoutNetwork$", why: "their programs aren't in a guest"},
 	{pkg: "mountns"},
-	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers|ProbeElsewhere)$", why: "conformance commits; a false bwrap and simulators are the same everywhere"},
+	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers)$", why: "conformance commits; a false bwrap is the same everywhere"},
 	{pkg: "cgroup"},
 	{pkg: "internal/nofile"},
 	{pkg: "internal/linux"},
