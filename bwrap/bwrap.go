@@ -163,6 +163,9 @@ type Entry struct {
 	Dir bool
 	// Optional lets it be missing when bwrap looks.
 	Optional bool
+	// Mode is the mode of a Private folder, in octal, where bwrap can set it.
+	// Zero is 1777.
+	Mode string
 	// Dev and Ino say which file it is, for [Check]. Zero isn't checked.
 	Dev, Ino uint64
 }

@@ -43,7 +43,7 @@ func TestConfined(t *testing.T) {
 					op{"rename", []string{top + "/wt", top + "/moved"}, "EROFS|EBUSY"},
 					op{"write", []string{"/proc/sys/kernel/core_pattern"}, "EROFS|EACCES"},
 					op{"write", []string{"/proc/self/oom_score_adj"}, "EROFS"},
-					op{"create", []string{"/x"}, "EROFS"}, op{"create", []string{"/tmp/x"}, "EROFS"},
+					op{"create", []string{"/x"}, "EROFS"}, op{"create", []string{"/tmp/shofer-test-none"}, "EROFS"},
 					op{"create", []string{"/dev/x"}, "EROFS"}, op{"create", []string{"/dev/shm/x"}, "EROFS"},
 				)
 				b.try(ops)

@@ -102,7 +102,7 @@ func TestPrivateTmp(t *testing.T) {
 			{"read", []string{shm}, "ENOENT"},
 			{"append", []string{top + "/deep/wt/file"}, "ok"},
 			{"append", []string{top + "/link/file"}, "ok"},
-			{"create", []string{"/tmp/x"}, "ok"},
+			{"create", []string{"/tmp/shofer-test-none"}, "ok"},
 			{"create", []string{"/dev/shm/x"}, "ok"},
 			{"create", []string{"/tmp/of my own/x"}, "ok"},
 			{"create", []string{top + "/deep/x"}, "ok"},

@@ -73,6 +73,7 @@ func Look(s Support, r *policy.Resolved, o Options) (*Layout, error) {
 	if err := l.hidden(); err != nil {
 		return nil, err
 	}
+	l.masked()
 	l.tmpdir()
 	return l.l, nil
 }
@@ -231,6 +232,22 @@ func (k *looker) hidden() error {
 		k.l.Entries = append(k.l.Entries, Entry{Path: p.path, Kind: Hidden, Dir: p.dir()})
 	}
 	return nil
+}
+
+// masked covers sockets, as far as bwrap can. One that went away is none.
+func (k *looker) masked() {
+	for _, m := range k.r.Mask {
+		p, err := walk(m.Path)
+		switch {
+		case err != nil || p.path != m.Path || p.dir() != m.Folder,
+			slices.Contains(k.named, p.path),
+			slices.ContainsFunc(k.private, func(dir string) bool { return beneath(p.path, dir) }):
+		case m.Own:
+			k.l.Entries = append(k.l.Entries, Entry{Path: p.path, Kind: Private, Dir: true, Mode: "0700"})
+		case m.Folder || k.s.Version.coversAnything():
+			k.l.Entries = append(k.l.Entries, Entry{Path: p.path, Kind: Hidden, Dir: m.Folder})
+		}
+	}
 }
 
 // tmpdir makes $TMPDIR in a temporary folder of the command's own: tools expect

@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -269,7 +270,7 @@ func (p *planner) private(m *merged, around frame) {
 		p.step("--dir", m.Path)
 	case !around.frozen:
 		if p.l.ModeOption {
-			p.step("--perms", "1777")
+			p.step("--perms", cmp.Or(m.Mode, "1777"))
 		}
 		p.step("--tmpfs", m.Path)
 		p.frames = append(p.frames, frame{path: m.Path, view: scratch})

@@ -44,6 +44,9 @@ func (s *Sandbox) addBox(v *variant) error {
 		return &SetupError{Stage: StageProbe, Err: &BwrapError{Why: sup.Reason(), Mend: sup.Mend()}}
 	}
 	v.bwrap = sup
+	if sup.Usable() {
+		s.maskSockets(v)
+	}
 	o := bwrap.Options{PrivateTmp: r.Policy.PrivateTmp, Init: true}
 	for _, h := range r.Hide {
 		o.Hide = append(o.Hide, h.Path)

@@ -40,6 +40,7 @@ type variant struct {
 	worktree   fileID
 	applied    Applied
 	missing    []policy.Feature // required, and absent
+	dropped    []string         // variables that name a socket outside
 }
 
 // programs are a filter's, once they are compiled: without a terminal, and with
@@ -108,7 +109,7 @@ func (s *Sandbox) wantsLayer() bool {
 		return false
 	}
 	return p.Mode == policy.WorkspaceWrite && !p.NoProtect || len(p.Protect) > 0 ||
-		len(p.Hide) > 0 || p.PrivateTmp || p.StrictMetadata
+		len(p.Hide) > 0 || p.PrivateTmp || p.StrictMetadata || s.options.Backend == BackendMountns
 }
 
 // build resolves the policy and compiles it. If there is no mount layer
@@ -154,15 +155,13 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		backend = BackendBwrap
 	}
 	if layer && backend != BackendNone {
-		v.mounts = mountns.Compile(r)
-		if v.layered() {
-			backend = BackendMountns
-			v.addLate()
-			v.namespaces = unix.CLONE_NEWNS
-			if s.have&(1<<unix.CAP_SYS_ADMIN) == 0 {
-				v.namespaces |= unix.CLONE_NEWUSER
-			}
-		}
+		s.addMounts(v)
+	}
+	if v.layered() {
+		backend = BackendMountns
+	}
+	if !v.layered() && !boxed {
+		s.dropSockets(v)
 	}
 
 	v.applied = Applied{
@@ -194,6 +193,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		}
 	}
 	v.applied.Features = v.withComparison(v.applied.Features)
+	v.withSockets(v.applied.Features)
 	for _, f := range v.applied.Features {
 		if f.State == policy.Absent && p.Requires(f.Promise) {
 			v.missing = append(v.missing, f)
@@ -201,6 +201,24 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	}
 	v.applied.Enforcement = enforcement(p.Mode, v.applied.Features)
 	return v, nil
+}
+
+// addMounts compiles the mounts of v, if it has any.
+func (s *Sandbox) addMounts(v *variant) {
+	v.mounts = mountns.Compile(v.resolved)
+	if v.layered() || s.options.Backend == BackendMountns {
+		if s.maskSockets(v); len(v.resolved.Mask) > 0 {
+			v.mounts = mountns.Compile(v.resolved)
+		}
+	}
+	if !v.layered() {
+		return
+	}
+	v.addLate()
+	v.namespaces = unix.CLONE_NEWNS
+	if s.have&(1<<unix.CAP_SYS_ADMIN) == 0 {
+		v.namespaces |= unix.CLONE_NEWUSER
+	}
 }
 
 // withComparison adds what a comparison afterwards holds: all of the

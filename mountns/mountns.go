@@ -48,13 +48,14 @@ type Plan struct {
 }
 
 // Compile says which mounts hold what r asks for: the order is strict
-// metadata, private folders, hidden paths, protected paths. It looks up which
+// metadata, masked sockets, private folders, hidden paths, protected paths. It looks up which
 // paths exist, and changes nothing.
 func Compile(r *policy.Resolved) Plan {
 	var c compiler
 	if r.Policy.StrictMetadata {
 		c.strict(r)
 	}
+	c.mask(r.Mask)
 	if r.Policy.PrivateTmp {
 		c.private(r)
 	}

@@ -102,7 +102,7 @@ func (c *compiler) hide(paths []policy.Hidden) {
 			continue // it isn't there any more
 		}
 		if h.Folder {
-			c.add(spawn.Mount{Op: spawn.MountNew, Source: "tmpfs", Target: h.Path, Type: "tmpfs", Flags: unix.MS_NOSUID | unix.MS_NODEV | unix.MS_RDONLY, Data: "mode=555,size=" + strconv.Itoa(os.Getpagesize())})
+			c.empty(h.Path, unix.MS_RDONLY, "mode=555,size="+strconv.Itoa(os.Getpagesize()), false)
 		} else {
 			c.add(spawn.Mount{Op: spawn.MountNew, Source: "/dev/null", Target: h.Path, Flags: unix.MS_BIND})
 			c.add(spawn.Mount{Op: spawn.MountAttr, Target: h.Path, Set: unix.MOUNT_ATTR_RDONLY})

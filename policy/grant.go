@@ -135,6 +135,9 @@ type Resolved struct {
 	Protect []Protected
 	// Hide lists what is to look empty: real paths of what exists.
 	Hide []Hidden
+	// Mask lists sockets of programs outside that a mount layer covers. Only
+	// [Resolved.MaskSockets] fills it.
+	Mask []Masked
 	// Env is the environment of the command.
 	Env []string
 	// CacheDir is the product's cache folder, empty when there is none.

@@ -111,8 +111,9 @@ type Policy struct {
 	IPC IPC `json:"ipc,omitzero"`
 
 	// Unix lists sockets on the file system that the command may connect to
-	// where the machine can refuse that: absolute paths of a socket or of a
-	// folder, or the presets [UnixSSHAgent] and [UnixGPGAgent].
+	// where the machine can refuse that, or covers them ([Resolved.MaskSockets]):
+	// absolute paths of a socket or of a folder, or the presets [UnixSSHAgent]
+	// and [UnixGPGAgent].
 	Unix []Path `json:"unix,omitempty"`
 
 	// Env changes the environment. Zero passes the caller's on, less the

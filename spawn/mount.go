@@ -19,6 +19,9 @@ type Mount struct {
 	Set, Clear uint64
 	// Slot numbers what MountTake took, for MountPlace.
 	Slot int
+	// Optional skips the step if there is no such path, or if it is a folder
+	// and Source is none, or the other way round.
+	Optional bool
 }
 
 // MountOp is what a step does.

@@ -86,6 +86,9 @@ func (g *program) mountOne(m *mount) (e syscall.Errno) {
 	case MountLink:
 		_, _, e = syscall.RawSyscall(unix.SYS_SYMLINKAT, uintptr(unsafe.Pointer(m.source)), atFdCwd, target)
 	}
+	if m.Optional && (e == syscall.ENOENT || e == syscall.ENOTDIR) {
+		e = 0
+	}
 	return e
 }
 
