@@ -31,15 +31,24 @@ type Source interface {
 	io.ReaderAt
 	// Size returns how many bytes the stream has had so far, kept or not.
 	Size() int64
-	// Gap returns the bytes that aren't kept, from ≤ offset < to; from equals
-	// to when all are there. While the stream is live to can grow, and from
-	// gets smaller only where an artifact is given up.
-	Gap() (from, to int64)
+	// Gap returns the bytes that aren't kept. While the stream is live To can
+	// grow, and From gets smaller only where an artifact is given up.
+	Gap() Gap
 	// Live reports whether more may come.
 	Live() bool
 	// Wait returns nil once the stream has more than seen bytes or is no
 	// longer live, or the cause for which ctx ended before.
 	Wait(ctx context.Context, seen int64) error
+}
+
+// Gap is the part of a stream that isn't kept: the bytes From ≤ offset < To. From
+// equals To when all are there.
+type Gap struct {
+	From int64 `json:"from"`
+	To   int64 `json:"to"`
+	// Lines is how many line ends are among the bytes. It makes the numbers of
+	// the lines after the gap right.
+	Lines int64 `json:"lines"`
 }
 
 // GapError is returned for bytes of a stream that aren't kept: From ≤ offset <
