@@ -29,7 +29,9 @@
 //
 // The starter keeps the thread that started bwrap until bwrap has ended: the
 // kernel takes the end of that thread for the death of the parent, which is the
-// end of the sandbox. It starts bwrap with SIGCHLD at its default disposition,
+// end of the sandbox. Likewise an inner stage that becomes the command by execve(2)
+// does so on its first thread: on another one the kernel forgets that the sandbox
+// is to end with its parent. The starter starts bwrap with SIGCHLD at its default disposition,
 // and with the signals of the terminal ignored, since bwrap itself would die of
 // a Ctrl-C that its command may want to handle; the inner stage puts them back.
 // It gives bwrap a pipe as standard error and hands the command's descriptors

@@ -1,6 +1,7 @@
 package bwrap
 
 import (
+	"path/filepath"
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
@@ -18,7 +19,7 @@ func TestConfined(t *testing.T) {
 				r, top := wt(t, u)
 				b := newBox(t, u, r, Options{Init: tt.init})
 				b.l.NewPid = tt.pid
-				in, out := top+"/wt/", top+"/out/"
+				in, out, name := top+"/wt/", top+"/out/", filepath.Base(top)
 				before := tree(t, top+"/out") + read(t, top+"/out/file")
 				ops := []op{
 					{"read", []string{out + "file"}, "ok"},
@@ -43,8 +44,8 @@ func TestConfined(t *testing.T) {
 					op{"rename", []string{top + "/wt", top + "/moved"}, "EROFS|EBUSY"},
 					op{"write", []string{"/proc/sys/kernel/core_pattern"}, "EROFS|EACCES"},
 					op{"write", []string{"/proc/self/oom_score_adj"}, "EROFS"},
-					op{"create", []string{"/x"}, "EROFS"}, op{"create", []string{"/tmp/shofer-test-none"}, "EROFS"},
-					op{"create", []string{"/dev/x"}, "EROFS"}, op{"create", []string{"/dev/shm/x"}, "EROFS"},
+					op{"create", []string{"/" + name}, "EROFS"}, op{"create", []string{"/tmp/" + name}, "EROFS"},
+					op{"create", []string{"/dev/" + name}, "EROFS"}, op{"create", []string{"/dev/shm/" + name}, "EROFS"},
 				)
 				b.try(ops)
 				if after := tree(t, top+"/out") + read(t, top+"/out/file"); after != before {

@@ -2,10 +2,15 @@ package bwrap
 
 import (
 	"os"
+	"runtime"
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
+
+// The inner stage of these tests becomes the command, which it must do on the
+// first thread.
+func init() { runtime.LockOSThread() }
 
 func TestMain(m *testing.M) {
 	code := testenv.Main(m, testenv.Helpers{
