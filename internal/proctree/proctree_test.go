@@ -1,0 +1,185 @@
+package proctree
+
+import (
+	"bufio"
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// start runs a shell script in a session of its own, with a mark, and returns
+// its tree and what it prints first.
+func start(t *testing.T, script string) (*Tree, string) {
+	t.Helper()
+	mark := "PROCTREE_MARK=" + rand.Text()
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", script)
+	cmd.Env = append(os.Environ(), mark)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	tree := New(cmd.Process.Pid, mark)
+	t.Cleanup(func() {
+		end(t, tree)
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tree, strings.TrimSpace(line)
+}
+
+// end kills until nothing is left.
+func end(t *testing.T, tree *Tree) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); len(tree.Signal(syscall.SIGKILL)) > 0; {
+		if time.Now().After(deadline) {
+			t.Errorf("left: %v", tree.Scan())
+			return
+		}
+	}
+}
+
+func TestScan(t *testing.T) {
+	tests := []struct {
+		name, script string
+		want         Reason
+	}{
+		{"child", `sleep 60 & echo $!; wait`, Session},
+		{"of its own group", `set -m; sleep 60 & echo $!; wait`, Session},
+		{"of its own session, its parent alive", `setsid env -i sleep 60 & echo $!; wait`, Descendant},
+		{"an orphan of its own session", `(setsid sleep 60 & echo $!)`, Environment},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tree, out := start(t, tt.script+"\n")
+			pid, err := strconv.Atoi(out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await(t, func() bool { return comm(pid) == "sleep" })
+			for _, p := range tree.Scan() {
+				if p.Pid == pid {
+					if p.Why != tt.want {
+						t.Errorf("Scan() found %d as %q; want %q", pid, p.Why, tt.want)
+					}
+					return
+				}
+			}
+			t.Errorf("Scan() didn't find %d", pid)
+		})
+	}
+}
+
+// What is found once is found again when nothing leads to it any more.
+func TestScanRemembers(t *testing.T) {
+	tree, out := start(t, `setsid env -i sh -c 'sleep 60; :' & echo $!; exec sleep 60`)
+	pid, err := strconv.Atoi(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(tree.Scan()) == 3 })
+	if err := unix.Kill(tree.leader, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(tree.Scan()) == 2 })
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil { // the one between: its child has no other parent known
+		t.Fatal(err)
+	}
+	await(t, func() bool { return len(tree.Scan()) == 1 })
+}
+
+// Another process, even one of this test, is left alone.
+func TestSignalLeavesOthers(t *testing.T) {
+	other, _ := start(t, `echo; exec sleep 60`)
+	tree, _ := start(t, `sleep 60 & setsid sleep 60 & echo; wait`)
+	await(t, func() bool { return len(tree.Scan()) == 3 })
+	end(t, tree)
+	if got := other.Scan(); len(got) != 1 {
+		t.Errorf("Scan() of another command = %v; want its leader", got)
+	}
+}
+
+// A tree that forks all the time, into sessions of its own, is ended.
+func TestSignalForkStorm(t *testing.T) {
+	tree, _ := start(t, `f() { setsid sh -c 'while :; do sleep 0.01 & done' & }; f; f; f; echo; wait`)
+	await(t, func() bool { return len(tree.Scan()) > 20 })
+	end(t, tree)
+}
+
+func TestParse(t *testing.T) {
+	line := "7 (a ) b) S 1 2 3 34816 7 4194304 1 2 3 4 5 6 7 8 20 0 1 0 4242 1 2 3"
+	e, ok := parse(7, []byte(line))
+	want := entry{Process: Process{Pid: 7, Start: 4242, Name: "a ) b", state: 'S', ppid: 1}, group: 2, session: 3}
+	if !ok || e != want {
+		t.Errorf("parse(%q) = %+v, %v; want %+v", line, e, ok, want)
+	}
+	for _, line := range []string{"", "7 (a", "7 (a) S 1 2 3", "7 a) S", strings.Replace(line, "4242", "x", 1)} {
+		if e, ok := parse(7, []byte(line)); ok {
+			t.Errorf("parse(%q) = %+v; want nothing", line, e)
+		}
+	}
+}
+
+// Whether /proc is listed or numbers are tried, the same is found.
+func TestCandidates(t *testing.T) {
+	tree, _ := start(t, `sleep 60 & sleep 60 & echo; wait`)
+	await(t, func() bool { return len(tree.Scan()) == 3 })
+	tree.made = time.Now().Add(time.Hour)
+	young := tree.Scan()
+	tree.made = time.Now().Add(-time.Hour)
+	if old := tree.Scan(); !slices.Equal(young, old) {
+		t.Errorf("Scan() = %v when young and %v when old", young, old)
+	}
+	if last, ok := lastNumber(); !ok || last < 1 {
+		t.Errorf("lastNumber() = %d, %v", last, ok)
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	tree := New(os.Getpid(), "PROCTREE_MARK=none")
+	b.Run("all", func(b *testing.B) {
+		for b.Loop() {
+			tree.made = time.Time{}
+			tree.Scan()
+		}
+	})
+	last, _ := lastNumber()
+	tree = New(last, "PROCTREE_MARK=none")
+	b.Run("young", func(b *testing.B) {
+		for b.Loop() {
+			tree.made = time.Now()
+			tree.Scan()
+		}
+	})
+}
+
+func comm(pid int) string {
+	e, _ := read(pid)
+	return e.Name
+}
+
+// await polls until ok.
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(deadline) {
+			t.Fatal("it didn't come to be")
+		}
+		<-time.After(time.Millisecond)
+	}
+}
