@@ -45,6 +45,7 @@ type Box struct {
 	words  <-chan string   // its standard error
 	status <-chan bwrap.Status
 	last   report
+	told   chan struct{} // closed when a [Cmd]'s reports have been read
 
 	mu     sync.Mutex
 	socket int // to the inner stage; -1 when it is closed
@@ -102,6 +103,20 @@ func (b *Box) Reap() (Ended, error) {
 		ws = syscall.WaitStatus(syscall.SIGKILL)
 	}
 	return Ended{Status: ws, Rusage: ru}, nil
+}
+
+// ended returns how the command ended, when bubblewrap has; nil if that wasn't
+// reported. It is for a [Cmd].
+func (b *Box) ended() *Ended {
+	select {
+	case <-b.told:
+	case <-time.After(boxDrain):
+		return nil
+	}
+	if b.last.Event != reportEnded {
+		return nil
+	}
+	return &Ended{Status: syscall.WaitStatus(b.last.Status), Rusage: b.last.Rusage}
 }
 
 // reap waits for bubblewrap to end, kills it if it takes longer than the given

@@ -141,7 +141,9 @@ func (v *variant) startCmd(p *spawn.Plan) (*Started, error) {
 		_, _ = b.Reap() // the first error counts
 		return nil, startFailure(err)
 	}
+	b.told = make(chan struct{})
 	go func() { // or the sandbox would wait for its reports to be read
+		defer close(b.told)
 		for b.Change() {
 		}
 	}()

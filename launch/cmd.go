@@ -85,6 +85,7 @@ type Cmd struct {
 	io      stdio
 	watch   chan error // result of the goroutine that watches ctx
 	ended   chan struct{}
+	end     *Ended // as the inner stage saw it; nil without one
 	done    bool
 }
 
@@ -258,8 +259,9 @@ func (c *Cmd) Wait() error {
 			err = watchErr // our own kill caused the status
 		}
 	}
-	if c.started.Box != nil {
-		c.started.Box.close()
+	if b := c.started.Box; b != nil {
+		c.end = b.ended()
+		b.close()
 	}
 	c.ProcessState = state
 	ioErr := c.io.wait(c.WaitDelay)
@@ -269,6 +271,29 @@ func (c *Cmd) Wait() error {
 	c.io.closeParent()
 	c.Tampered = c.started.Tampered()
 	return err
+}
+
+// Status returns, once Wait has returned, how the command ended and what it
+// used. Where ProcessState is bubblewrap's, a signal is told from an exit code
+// by this alone; ok is false if bubblewrap was killed before the command had
+// ended, or the command with it.
+func (c *Cmd) Status() (e Ended, ok bool) {
+	switch {
+	case c.ProcessState == nil:
+		return Ended{}, false
+	case c.started.Box != nil:
+		if c.end == nil {
+			return Ended{}, false
+		}
+		e = *c.end
+	default:
+		e.Status, _ = c.ProcessState.Sys().(syscall.WaitStatus)
+		if ru, isRusage := c.ProcessState.SysUsage().(*syscall.Rusage); isRusage {
+			e.Rusage = *ru
+		}
+	}
+	e.Tampered = c.Tampered
+	return e, true
 }
 
 // Signal sends the command a signal.

@@ -14,6 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// LookPath finds a command as execvp(3) does, in the PATH of an environment that
+// isn't the process's own; see [os/exec.LookPath] for that. A name with a slash is
+// a path, relative to dir, and is returned as it is. A zero dir is the current
+// folder. The error is an [*ExecError].
+func LookPath(name, dir string, env []string) (string, error) { return lookPath(name, dir, env) }
+
 // lookPath finds a command as execvp(3) does: a name with a slash is a path,
 // relative to dir; another one is searched for in the PATH of env, where an
 // empty entry is dir. A zero dir is the current folder.
