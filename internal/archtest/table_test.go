@@ -34,8 +34,8 @@ var table = map[string]rule{
 	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
 	"launch":         {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
 	"capture":        {},
-	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...)},
-	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner"}, sides...)},
+	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
+	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
 	"runner/environ":   {},
 	"runner/intercept": {libs: []string{"mvdan.cc/sh/v3/syntax"}},
@@ -50,6 +50,7 @@ var table = map[string]rule{
 	"internal/nearest":  {},
 	"internal/fdpass":   {},
 	"internal/nofile":   {},
+	"internal/proctree": {},
 	"internal/tamper":   {ours: []string{"policy"}},
 	"internal/testenv":  {},
 	"internal/archtest": {},
