@@ -8,10 +8,10 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test test-vm fuzz cover bench clean
+.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test test-vm test-vm-all fuzz cover bench clean
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 build: ## the static launcher, bin/shofer-sandbox
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/shofer-sandbox
@@ -20,7 +20,7 @@ try: build ## a commit and a build inside, and writes outside that are refused
 	@scripts/try.sh $(BIN)
 
 # The tests come last, so that what ends the output is their result.
-test: deps check build user-test unit ## everything; as root also the tests as an ordinary user
+test: deps check build user-test test-vm unit ## everything; as root also the tests as an ordinary user
 
 check: tidy fmt-check vet lint deadcode ## all checks that run no test
 
@@ -64,6 +64,9 @@ user-test: ## the tests as uid 1000 (when root)
 
 test-vm: ## the tests on other kernels, in guests; docs/vm.md says what it needs
 	$(GO) run ./test/vm/matrix
+
+test-vm-all: ## the same, with more combinations
+	$(GO) run ./test/vm/matrix -all
 
 fuzz: ## each fuzz target for FUZZTIME (10s)
 	scripts/fuzz.sh

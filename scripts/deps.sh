@@ -58,6 +58,11 @@ check() {
 	need 'cargo rustc' 'Rust builds inside' sh -c 'cargo --version && rustc --version'
 	need default-jdk-headless 'Java builds inside' sh -c 'javac -version && jar --help'
 	need qemu-user-static 'the start of a program on arm64' qemu-aarch64-static --version
+	need qemu-system-x86 'other kernels' qemu-system-x86_64 --version
+	need mmdebstrap    "the guests' root file system" mmdebstrap --version
+	need 'xz-utils zstd lz4' "the guests' kernels" sh -c 'xz --version && zstd --version && lz4 --version'
+	need e2fsprogs     "the guests' root file system" sh -c 'PATH=$PATH:/usr/sbin mke2fs -V'
+	need 'fakeroot uidmap' 'the same without root' sh -c 'fakeroot --version && command -v newuidmap'
 	need openssh-client 'git over ssh' ssh -V
 	need_server openssh-server 'git over ssh' sh -c 'PATH=$PATH:/usr/sbin sshd -V'
 	# Only root can mount it.

@@ -20,6 +20,8 @@ type cell struct {
 	pre                      []string
 	// required cells fail the run when they can't be had.
 	required bool
+	// more cells run only when all are asked for, or they by name.
+	more bool
 	// whole cells run all packages' tests, the others the core.
 	whole bool
 	// confines says that the launcher confines there by default; it must refuse
@@ -40,8 +42,11 @@ func (c cell) host() bool { return c.kernel == "" }
 // String describes the cell for people.
 func (c cell) String() string {
 	kind := "wanted"
-	if c.required {
+	switch {
+	case c.required:
 		kind = "required"
+	case c.more:
+		kind = "more"
 	}
 	return fmt.Sprintf("%-34s %-8s %s", c.name, kind, strings.Join(c.vmrunArgs(), " "))
 }

@@ -1,14 +1,18 @@
 // Command matrix runs this module's tests on other kernels and setups: in guests
 // of vmrun, and on this machine under the simulator of older Landlocks.
 //
-//	go run ./test/vm/matrix [-run REGEXP] [-list] [-j N] [-logs DIR] [-host=false] [-vm=false]
+//	go run ./test/vm/matrix [-all] [-run REGEXP] [-list] [-j N] [-logs DIR] [-host=false] [-vm=false]
 //
 // A cell is a kernel with a user, boot arguments, a control group layout, a login
 // session and so on. Each one first checks, by trying, that it is what it is
 // called; then prebuilt test binaries run in it. The result is a table, with the
 // kernel that really ran. What the tests skipped is listed with its reason, and
-// so are cells that could not be had because Debian has dropped a package: one
-// that is required fails the run then. So does any test that fails.
+// so are cells that could not be had because Debian has dropped a package or this
+// machine lacks a tool. One that is required fails the run then, if
+// SHOFER_TEST_REQUIRE is set. So does any test that fails.
+//
+// Without -all, and without -run, the cells that the table calls "more" are left
+// out: what they hold together, others hold one by one.
 //
 // It runs in the module's folder, with what test/vm/vmrun needs, and builds
 // without cgo, since guests have no libraries.
@@ -24,6 +28,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
 
 func main() {
@@ -38,7 +44,8 @@ func main() {
 
 // options are the command line.
 type options struct {
-	only     *regexp.Regexp
+	only     *regexp.Regexp // nil for no choice by name
+	all      bool
 	list     bool
 	host, vm bool
 	parallel int
@@ -49,6 +56,7 @@ func parse(args []string) (options, error) {
 	o := options{}
 	set := flag.NewFlagSet("matrix", flag.ContinueOnError)
 	only := set.String("run", "", "cells whose name matches `REGEXP`")
+	set.BoolVar(&o.all, "all", false, "all cells")
 	set.BoolVar(&o.list, "list", false, "print the cells and run nothing")
 	set.BoolVar(&o.host, "host", true, "the cells on this machine")
 	set.BoolVar(&o.vm, "vm", true, "the cells in guests")
@@ -62,6 +70,9 @@ func parse(args []string) (options, error) {
 	}
 	if o.parallel < 1 {
 		return o, errors.New("-j must be 1 or more")
+	}
+	if *only == "" {
+		return o, nil
 	}
 	var err error
 	o.only, err = regexp.Compile(*only)
@@ -96,7 +107,7 @@ func run(ctx context.Context, args []string) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 1, err
 	}
-	if !report(os.Stdout, results, m.builds, time.Since(begun)) {
+	if !report(os.Stdout, results, m.builds, time.Since(begun), testenv.Required()) {
 		return 1, fmt.Errorf("failed; the output of each cell is in %s", o.logs)
 	}
 	return 0, nil
@@ -105,7 +116,8 @@ func run(ctx context.Context, args []string) (int, error) {
 // choose returns the cells that the command line asks for.
 func (o options) choose(all []cell) (chosen []cell) {
 	for _, c := range all {
-		if (c.host() && o.host || !c.host() && o.vm) && o.only.MatchString(c.name) {
+		named := o.only != nil && o.only.MatchString(c.name)
+		if (c.host() && o.host || !c.host() && o.vm) && (named || o.only == nil && (o.all || !c.more)) {
 			chosen = append(chosen, c)
 		}
 	}

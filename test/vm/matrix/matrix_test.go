@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 		}
 	}
 	for _, kernel := range []string{"5.10", "6.18", "new"} {
-		if !slices.ContainsFunc(cells, func(c cell) bool { return c.kernel == kernel && !c.required }) {
+		if !slices.ContainsFunc(cells, func(c cell) bool { return c.kernel == kernel && !c.required && !c.more }) {
 			t.Errorf("kernel %s has no wanted cell", kernel)
 		}
 	}
@@ -178,7 +178,7 @@ func TestReport(t *testing.T) {
 		{result{cell: cell{name: "skips"}, passed: 1, skips: map[string]string{"a TestB": "no npm"}}, true, "no npm\n      a TestB, in 1 cells"},
 	} {
 		var out strings.Builder
-		if ok := report(&out, []result{tt.r}, &builds{}, 0); ok != tt.ok || !strings.Contains(out.String(), tt.says) {
+		if ok := report(&out, []result{tt.r}, &builds{}, 0, true); ok != tt.ok || !strings.Contains(out.String(), tt.says) {
 			t.Errorf("report of %s = %v; want %v and %q in\n%s", tt.r.name, ok, tt.ok, tt.says, &out)
 		}
 	}
@@ -277,5 +277,17 @@ func TestParse(t *testing.T) {
 	}
 	if got := o.choose(table()); len(got) != 4 {
 		t.Errorf("choose = %d cells; want the 4 of ABI 3 on this machine", len(got))
+	}
+	for _, tt := range []struct {
+		args []string
+		more bool
+	}{{nil, false}, {[]string{"-all"}, true}, {[]string{"-run", "^6.18"}, true}} {
+		o, err := parse(tt.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.ContainsFunc(o.choose(table()), func(c cell) bool { return c.more }); got != tt.more {
+			t.Errorf("with %q cells called more are chosen: %v; want %v", tt.args, got, tt.more)
+		}
 	}
 }

@@ -23,8 +23,11 @@ type result struct {
 	took, cpu time.Duration
 }
 
-// ok reports whether nothing is wrong with the cell.
-func (r result) ok() bool { return r.problems == nil && (r.missing == "" || !r.required) }
+// ok reports whether nothing is wrong with the cell. In a strict run what is
+// required may not be missing.
+func (r result) ok(strict bool) bool {
+	return r.problems == nil && (r.missing == "" || !r.required || !strict)
+}
 
 // A line of a test's verbose output for test2json begins with a mark that a
 // test's own output doesn't have.

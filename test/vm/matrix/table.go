@@ -22,32 +22,38 @@ func table() []cell {
 	}
 	cells = append(
 		cells,
-		// What meets only where two things come together.
-		cell{name: "root, lsm off", kernel: "6.1", append: withoutLandlock},
-		cell{name: "root, userns ENOSPC", kernel: "6.12", pre: []string{usernsENOSPC}},
-		cell{name: "root, v1 cgroups", kernel: "6.12", cgroup: "v1"},
-		cell{name: "no bwrap", kernel: "6.1", as: "user", pre: []string{withoutBwrap}},
-		cell{name: "no bwrap, no cgroups", kernel: "6.12", as: "user", cgroup: "none", pre: []string{withoutBwrap}},
-		cell{name: "session, hybrid", kernel: "6.12", as: "session", init: "systemd", append: hybridSystemd},
-		cell{name: "user unit", kernel: "6.12", as: "userunit", init: "systemd"},
-
 		cell{name: "user", kernel: "5.10", as: "user"},
-		cell{name: "root", kernel: "5.10"},
-		cell{name: "no bwrap", kernel: "5.10", as: "user", pre: []string{withoutBwrap}},
-		cell{name: "userns EPERM", kernel: "5.10", as: "user", pre: []string{usernsEPERM}},
-		cell{name: "session, bullseye", kernel: "5.10", suite: "bullseye", as: "session", init: "systemd"},
-
 		cell{name: "user", kernel: "6.18", as: "user"},
-		cell{name: "root", kernel: "6.18"},
-		cell{name: "delegated cgroup", kernel: "6.18", as: "user", delegate: true},
-		cell{name: "session", kernel: "6.18", as: "session", init: "systemd"},
-
-		cell{name: "user", kernel: "new", as: "user", whole: true},
-		cell{name: "root", kernel: "new"},
-		cell{name: "session", kernel: "new", as: "session", init: "systemd"},
+		cell{name: "user", kernel: "new", as: "user"},
 		cell{name: "session, trixie", kernel: "6.12", suite: "trixie", as: "session", init: "systemd"},
-		cell{name: "user, trixie", kernel: "new", suite: "trixie", as: "user"},
 	)
+	for _, c := range []cell{
+		// What meets only where two things come together.
+		{name: "root, lsm off", kernel: "6.1", append: withoutLandlock},
+		{name: "root, userns ENOSPC", kernel: "6.12", pre: []string{usernsENOSPC}},
+		{name: "root, v1 cgroups", kernel: "6.12", cgroup: "v1"},
+		{name: "no bwrap", kernel: "6.1", as: "user", pre: []string{withoutBwrap}},
+		{name: "no bwrap, no cgroups", kernel: "6.12", as: "user", cgroup: "none", pre: []string{withoutBwrap}},
+		{name: "session, hybrid", kernel: "6.12", as: "session", init: "systemd", append: hybridSystemd},
+		{name: "user unit", kernel: "6.12", as: "userunit", init: "systemd"},
+
+		{name: "root", kernel: "5.10"},
+		{name: "no bwrap", kernel: "5.10", as: "user", pre: []string{withoutBwrap}},
+		{name: "userns EPERM", kernel: "5.10", as: "user", pre: []string{usernsEPERM}},
+		{name: "session, bullseye", kernel: "5.10", suite: "bullseye", as: "session", init: "systemd"},
+
+		{name: "root", kernel: "6.18"},
+		{name: "delegated cgroup", kernel: "6.18", as: "user", delegate: true},
+		{name: "session", kernel: "6.18", as: "session", init: "systemd"},
+
+		{name: "user, whole", kernel: "new", as: "user", whole: true},
+		{name: "root", kernel: "new"},
+		{name: "session", kernel: "new", as: "session", init: "systemd"},
+		{name: "user, trixie", kernel: "new", suite: "trixie", as: "user"},
+	} {
+		c.more = true
+		cells = append(cells, c)
+	}
 	for i := range cells {
 		cells[i] = guest(cells[i])
 		cells[i].name = cells[i].kernel + " " + cells[i].name
