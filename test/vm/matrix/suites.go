@@ -18,14 +18,14 @@ type suite struct {
 // has neither go nor compilers, and under emulation it takes 10 to 30 times as
 // long as this machine.
 var suites = []suite{
-	{pkg: "test/conformance", core: true, skip: "^TestMutants$", why: "builds launchers"},
+	{pkg: "test/record", core: true, skip: "^TestMutants$", why: "builds launchers"},
 	{pkg: "landlock", skip: "^TestCreateAtOnce$", why: "many starts"},
 	{pkg: "launch", skip: "^TestConcurrentStarts$", why: "many starts"},
 	{pkg: "spawn", skip: "^(TestStartConcurrently|TestArm64)$", why: "many starts; emulation within emulation"},
 	{pkg: "policy", run: "^Test(ProtectLinked|ProtectMain|Resolve(Modes|Write|Tmp)|CacheDir)$", why: "the others are about git and files alone"},
 	{pkg: "seccomp", skip: "^Test(Programs|Go)WithoutNetwork$", why: "their programs aren't in a guest"},
 	{pkg: "mountns"},
-	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers)$", why: "conformance commits; a false bwrap is the same everywhere"},
+	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers)$", why: "test/record commits; a false bwrap is the same everywhere"},
 	{pkg: "cgroup"},
 	{pkg: "internal/nofile"},
 	{pkg: "internal/linux"},

@@ -1,4 +1,4 @@
-// Package conformance holds the launcher to its own word on whatever machine it
+// Package record holds the launcher to its own word on whatever machine it
 // runs: what the status record calls enforced is tried from inside, and what
 // can't be held is refused with the promise and the mend named. It has tests
 // only, which need git, no other tools and no privilege; so they run in small
@@ -12,4 +12,4 @@
 // SHOFER_TEST_CONFINES says what the machine is known to hold: with "yes" the
 // launcher must confine there by default, with "no" it must refuse to. Without
 // it, it must confine from Landlock ABI 3 on, and may do either below.
-package conformance
+package record

@@ -1,4 +1,4 @@
-package conformance
+package record
 
 import (
 	"encoding/json"
@@ -242,7 +242,7 @@ var attempts = []attempt{
 	{control, "own-child", func(*scene, string) error { return killChild() }},
 	{control, "null", func(*scene, string) error { return os.WriteFile("/dev/null", []byte("x"), 0) }},
 	{control, "tmp", func(*scene, string) error {
-		f, err := os.CreateTemp("", "conformance-")
+		f, err := os.CreateTemp("", "record-")
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package conformance
+package record
 
 import (
 	"encoding/json"
@@ -173,7 +173,7 @@ type bystander struct {
 // bystanderMain listens everywhere, prints where, and at the end of its input
 // the number of signals that reached it.
 func bystanderMain(args []string) int {
-	b := bystander{Pid: os.Getpid(), Abstract: fmt.Sprintf("conformance-%d", os.Getpid())}
+	b := bystander{Pid: os.Getpid(), Abstract: fmt.Sprintf("record-%d", os.Getpid())}
 	if err := b.listen(args[0]); err != nil {
 		fmt.Fprintln(os.Stderr, "bystander:", err)
 		return 1
@@ -247,7 +247,7 @@ func writeMain(args []string) int {
 		switch {
 		case err == nil && st.IsDir():
 			var f *os.File
-			if f, err = os.CreateTemp(path, "conformance-"); err == nil {
+			if f, err = os.CreateTemp(path, "record-"); err == nil {
 				err = errors.Join(f.Close(), os.Remove(f.Name()))
 			}
 		case err == nil:
