@@ -75,6 +75,7 @@ const (
 
 // Decision says what a layer did with a name. It never has the value.
 type Decision struct {
+	// Name is empty for what isn't of the form NAME=VALUE.
 	Name   string `json:"name"`
 	Layer  Layer  `json:"layer"`
 	Action Action `json:"action"`
@@ -161,7 +162,7 @@ func nameOf(entry string, layer Layer) (string, error) {
 	case strings.Contains(entry, "\x00"):
 		return "", &EntryError{layer, strings.ReplaceAll(name, "\x00", `\0`), "has a NUL byte"}
 	case !ok:
-		return "", &EntryError{layer, "?", "has no ="} // it may be nothing but a value
+		return "", &EntryError{layer, "", "has no ="} // it may be nothing but a value
 	case name == "":
 		return "", &EntryError{layer, name, "has no name"}
 	}
@@ -190,7 +191,7 @@ func (b *builder) ambient(env []string, s *Scrub) {
 		name, value, ok := strings.Cut(entry, "=")
 		switch {
 		case !ok || name == "" || strings.Contains(entry, "\x00"):
-			b.decide("?", Ambient, Dropped, "not of the form NAME=VALUE")
+			b.decide("", Ambient, Dropped, "not of the form NAME=VALUE")
 			continue
 		case last[name] != i:
 			continue // a later entry of the name counts

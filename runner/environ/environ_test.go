@@ -237,14 +237,14 @@ func TestEntryErrors(t *testing.T) {
 		name  string
 	}{
 		{environ.Layers{Caller: []string{"SHOFER_ID=secret"}}, environ.Caller, "SHOFER_ID"},
-		{environ.Layers{Caller: []string{"secret"}}, environ.Caller, "?"},
+		{environ.Layers{Caller: []string{"secret"}}, environ.Caller, ""},
 		{environ.Layers{Caller: []string{"=secret"}}, environ.Caller, ""},
 		{environ.Layers{Caller: []string{"A=secret\x00B"}}, environ.Caller, "A"},
 		{environ.Layers{Unset: []string{"SHOFER_ID"}}, environ.Caller, "SHOFER_ID"},
 		{environ.Layers{Unset: []string{""}}, environ.Caller, ""},
 		{environ.Layers{Managed: []string{"ID=secret"}}, environ.Namespace, "ID"},
 		{environ.Layers{Managed: []string{"SHOFER_=secret"}}, environ.Namespace, "SHOFER_"},
-		{environ.Layers{Managed: []string{"SHOFER_ID"}}, environ.Namespace, "?"},
+		{environ.Layers{Managed: []string{"SHOFER_ID"}}, environ.Namespace, ""},
 	} {
 		env, _, err := environ.Build(tt.in)
 		var e *environ.EntryError

@@ -105,6 +105,7 @@ func TestScrub(t *testing.T) {
 // with what is there, and none has the value.
 func FuzzBuild(f *testing.F) {
 	f.Add("A=1\nMY_TOKEN=verysecretvalue", "B=2", "SHOFER_X=1", "*a", false)
+	f.Add("?=x\nA", "", "", "", false)
 	f.Add("=x\nA\nSHOFER_A=1", "MY_TOKEN=1", "", "", true)
 	f.Fuzz(func(t *testing.T, ambient, caller, managed, pattern string, terminal bool) {
 		lines := func(s string) []string {
