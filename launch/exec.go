@@ -4,6 +4,7 @@ import (
 	"os"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
+	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
@@ -114,11 +115,30 @@ type Started struct {
 	Process *os.Process
 	Box     *Box
 	state   *tamper.State // nil if nothing is compared
+	unwatch func()        // nil if nothing is watched
+}
+
+// watch has what is replaced outside covered again.
+func (s *Started) watch(w *mountns.Watch) {
+	if w == nil {
+		return
+	}
+	pid := 0
+	if s.Box != nil {
+		pid = s.Box.Pid
+	} else {
+		pid = s.Process.Pid
+	}
+	s.unwatch, _ = w.Add(pid) // what isn't watched is compared
 }
 
 // Tampered says which protected paths are not as they were before the start.
-// It counts when the command has ended, with all that it left.
+// It is to be called when the command has ended, with all that it left: what
+// somebody outside replaces isn't covered again from then on.
 func (s *Started) Tampered() []Change {
+	if s.unwatch != nil {
+		s.unwatch()
+	}
 	if s.state == nil {
 		return nil
 	}

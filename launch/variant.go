@@ -27,6 +27,9 @@ type variant struct {
 	ruleset  landlock.Ruleset
 	domain   *landlock.Domain
 	mounts   mountns.Plan
+	// watch covers again what somebody outside replaces; nil if nothing is
+	// covered.
+	watch *mountns.Watch
 	// late are rules for what only the child's mounts bring about. A ruleset
 	// that is to get them is for one start.
 	late []spawn.Rule
@@ -192,6 +195,9 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 			return nil, err
 		}
 	}
+	if v.layered() || v.layout != nil {
+		v.watch = mountns.NewWatch(r)
+	}
 	v.applied.Features = v.withComparison(v.applied.Features)
 	v.withSockets(v.applied.Features)
 	for _, f := range v.applied.Features {
@@ -271,6 +277,7 @@ func (s *Sandbox) attempt(start func(*variant) (*Started, error)) (*Started, err
 		started, err := start(v)
 		if err == nil {
 			started.state = state
+			started.watch(v.watch)
 			return started, nil
 		}
 		var box *boxError

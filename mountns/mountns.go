@@ -15,7 +15,7 @@
 //
 // Only names that exist can be covered. When somebody outside renames another
 // file over a covered one, as git config does, the mount goes away: the name is
-// free until it is covered again.
+// free until a [Watch] has covered it again.
 //
 // A tree that is mounted at a second place has protected paths there too, which
 // nothing covers: Landlock's rules go by the file, a mount by the name. Package

@@ -1,6 +1,7 @@
 package mountns_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,3 +132,16 @@ func TestReason(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { os.Exit(testenv.Main(m, nil)) }
+
+func TestWatchNothing(t *testing.T) {
+	if w := mountns.NewWatch(&policy.Resolved{Protect: []policy.Protected{{Path: "/r/.git", Kind: policy.Pinned}}}); w != nil {
+		t.Error("NewWatch watches although nothing is covered")
+	}
+	testenv.CheckFDs(t)
+	w := mountns.NewWatch(&policy.Resolved{Protect: []policy.Protected{{Path: "/r/.git/config", Kind: policy.Frozen}}})
+	remove, err := w.Add(1 << 30)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Add of no process = %v; want %v", err, os.ErrNotExist)
+	}
+	remove()
+}

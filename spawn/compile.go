@@ -37,6 +37,7 @@ type program struct {
 	mounts      []mount
 	slots       [MaxMountSlots]int
 	rules       []rule
+	joins       []join // of a child that makes mounts and is no program
 
 	clone  cloneArgs
 	pidfd  int32
@@ -61,6 +62,12 @@ type mount struct {
 	*Mount
 	source, target, fstype, data *byte
 	attr                         unix.MountAttr
+}
+
+// join is a namespace to enter, by an open file of it and its kind.
+type join struct {
+	fd   int
+	kind uintptr
 }
 
 // rule is what landlock_add_rule(2) takes; the kernel's struct is packed.
@@ -212,8 +219,23 @@ func (g *program) addNamespaces(p *Plan) string {
 	if len(p.Mounts) > 0 && p.Namespaces&unix.CLONE_NEWNS == 0 || len(p.Rules) > 0 && p.RulesetFD == 0 {
 		return "mounts"
 	}
-	for i := range p.Mounts {
-		m := mount{Mount: &p.Mounts[i]}
+	if name := g.addMounts(p.Mounts); name != "" {
+		return name
+	}
+	for _, r := range p.Rules {
+		c, err := syscall.BytePtrFromString(r.Path)
+		if err != nil {
+			return "rule"
+		}
+		g.rules = append(g.rules, rule{path: c, rights: r.Rights})
+	}
+	return ""
+}
+
+// addMounts translates mounts, and returns what is wrong, or "".
+func (g *program) addMounts(mounts []Mount) string {
+	for i := range mounts {
+		m := mount{Mount: &mounts[i]}
 		if m.Slot < 0 || m.Slot >= MaxMountSlots {
 			return "mount slot"
 		}
@@ -229,13 +251,6 @@ func (g *program) addNamespaces(p *Plan) string {
 		}
 		m.attr = unix.MountAttr{Attr_set: m.Set, Attr_clr: m.Clear}
 		g.mounts = append(g.mounts, m)
-	}
-	for _, r := range p.Rules {
-		c, err := syscall.BytePtrFromString(r.Path)
-		if err != nil {
-			return "rule"
-		}
-		g.rules = append(g.rules, rule{path: c, rights: r.Rights})
 	}
 	return ""
 }

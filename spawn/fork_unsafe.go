@@ -127,7 +127,13 @@ func (g *program) fork(flags uintptr) (pid, errno uintptr) {
 //go:norace
 //go:nocheckptr
 func (g *program) child() {
-	g.run(true)
+	if len(g.joins) == 0 {
+		g.run(true)
+	} else if g.joinAll() && g.mountEach() {
+		for {
+			syscall.RawSyscall(unix.SYS_EXIT, 0, 0, 0)
+		}
+	}
 	syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
 	for {
 		syscall.RawSyscall(unix.SYS_EXIT, 253, 0, 0)

@@ -15,7 +15,8 @@ type Mount struct {
 	// Flags are MS_* for MountNew, AT_* for MountAttr, O_* for MountTake and the
 	// mode for MountDir and MountFile.
 	Flags uintptr
-	// Set and Clear are MOUNT_ATTR_* for MountAttr.
+	// Set and Clear are MOUNT_ATTR_* for MountAttr, and for MountTake, which
+	// changes the copy.
 	Set, Clear uint64
 	// Slot numbers what MountTake took, for MountPlace.
 	Slot int
@@ -44,6 +45,35 @@ const (
 	// MountLink makes Target a symbolic link to Source.
 	MountLink
 )
+
+// MountIn makes mounts in the mount namespace of another process, whose open
+// file in /proc/PID/ns is namespace. Where that namespace belongs to a user
+// namespace other than the caller's, owner is an open file of that one, else -1;
+// the caller must have CAP_SYS_ADMIN there, as who made it has.
+//
+// It happens in a child that does nothing else, so that no thread of the calling
+// process enters the namespaces. Nobody there can trace it who is in a Landlock
+// domain that the caller isn't in. The error is an [*Error]. It may be called by
+// many goroutines at once. Linux 5.12.
+func MountIn(namespace, owner int, mounts []Mount) error {
+	g := &program{plan: &Plan{Mounts: mounts}, pipe: -1}
+	if owner >= 0 {
+		g.joins = append(g.joins, join{owner, unix.CLONE_NEWUSER})
+	}
+	g.joins = append(g.joins, join{namespace, unix.CLONE_NEWNS})
+	if name := g.addMounts(mounts); name != "" {
+		return &Error{Stage: StagePlan, Errno: unix.EINVAL, Name: name}
+	}
+	p, err := g.start()
+	if err != nil {
+		return err
+	}
+	if p.PidFD >= 0 {
+		_ = unix.Close(p.PidFD)
+	}
+	reap(p.Pid)
+	return nil
+}
 
 // MaxMountSlots is the number of slots.
 const MaxMountSlots = 16

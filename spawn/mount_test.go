@@ -2,6 +2,8 @@ package spawn_test
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -222,5 +224,81 @@ func TestMountErrors(t *testing.T) {
 				t.Errorf("Start = %v; want stage %v, %v", err, spawn.StageMount, tt.errno)
 			}
 		})
+	}
+}
+
+// TestMountIn mounts in the namespace of a program that runs.
+func TestMountIn(t *testing.T) {
+	testenv.CheckFDs(t)
+	dir := tree(t, "file", "other")
+	p := shell(t, `echo up; read -r _; cd "$0"; echo a >file; echo b >other && echo written`)
+	p.Argv = append(p.Argv, dir)
+	p.Mounts = []spawn.Mount{{Op: spawn.MountNew, Source: dir, Target: dir, Flags: unix.MS_BIND}}
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Files = []int{int(inR.Fd()), int(outW.Fd()), int(outW.Fd())}
+	proc, err := spawn.Start(p)
+	_, _ = inR.Close(), outW.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 512)
+	if n, err := outR.Read(buf); string(buf[:n]) != "up\n" {
+		t.Fatalf("%q, %v", buf[:n], err)
+	}
+	open := func(name string) int {
+		fd, err := unix.Open(fmt.Sprintf("/proc/%d/ns/%s", proc.Pid, name), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Close(fd) })
+		return fd
+	}
+	namespace, owner := open("mnt"), -1
+	if p.Namespaces&unix.CLONE_NEWUSER != 0 {
+		owner = open("user")
+	}
+	cover := func(path string) []spawn.Mount {
+		return []spawn.Mount{
+			{Op: spawn.MountTake, Source: path, Flags: unix.AT_SYMLINK_NOFOLLOW, Set: unix.MOUNT_ATTR_RDONLY},
+			{Op: spawn.MountPlace, Target: path},
+		}
+	}
+	if err := spawn.MountIn(namespace, owner, cover(dir+"/file")); err != nil {
+		t.Errorf("MountIn: %v", err)
+	}
+	for _, tt := range []struct {
+		fd    int
+		path  string
+		stage spawn.Stage
+		errno syscall.Errno
+	}{
+		{namespace, dir + "/none", spawn.StageMount, syscall.ENOENT},
+		{int(outR.Fd()), dir, spawn.StageJoin, syscall.EINVAL},
+		{namespace, "a\x00b", spawn.StagePlan, syscall.EINVAL},
+	} {
+		var e *spawn.Error
+		if err := spawn.MountIn(tt.fd, owner, cover(tt.path)); !errors.As(err, &e) || e.Stage != tt.stage || e.Errno != tt.errno {
+			t.Errorf("MountIn(%q) = %v; want %v, %v", tt.path, err, tt.stage, tt.errno)
+		}
+	}
+	_ = inW.Close()
+	text, err := io.ReadAll(outR)
+	_ = outR.Close()
+	wait(t, proc)
+	if err != nil || !strings.Contains(string(text), "Read-only") || !strings.HasSuffix(string(text), "written\n") {
+		t.Errorf("inside: %q, %v; want file refused and other written", text, err)
+	}
+	if b, err := os.ReadFile(dir + "/file"); err != nil || strings.Contains(string(b), "a") {
+		t.Errorf("file is %q, %v", b, err)
+	}
+	if err := os.WriteFile(dir+"/file", nil, 0o600); err != nil {
+		t.Errorf("the mount is here too: %v", err)
 	}
 }

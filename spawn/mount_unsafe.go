@@ -43,9 +43,31 @@ func (g *program) mountAll() bool {
 	if _, _, e := syscall.RawSyscall6(unix.SYS_MOUNT, 0, uintptr(unsafe.Pointer(&root)), 0, unix.MS_REC|unix.MS_SLAVE, 0, 0); e != 0 {
 		return g.fail(StageMount, len(g.mounts), e)
 	}
+	return g.mountEach()
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) mountEach() bool {
 	for i := 0; i < len(g.mounts); i++ {
 		if e := g.mountOne(&g.mounts[i]); e != 0 {
 			return g.fail(StageMount, i, e)
+		}
+	}
+	return true
+}
+
+// joinAll enters the namespaces of another process.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) joinAll() bool {
+	for i := 0; i < len(g.joins); i++ {
+		j := &g.joins[i]
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETNS, uintptr(j.fd), j.kind, 0); e != 0 {
+			return g.fail(StageJoin, i, e)
 		}
 	}
 	return true
@@ -68,6 +90,11 @@ func (g *program) mountOne(m *mount) (e syscall.Errno) {
 		fd, _, e = syscall.RawSyscall(unix.SYS_OPEN_TREE, atFdCwd, uintptr(unsafe.Pointer(m.source)),
 			unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE|m.Flags)
 		g.slots[m.Slot] = int(fd)
+		if e == 0 && m.Set|m.Clear != 0 {
+			empty := [1]byte{}
+			_, _, e = syscall.RawSyscall6(unix.SYS_MOUNT_SETATTR, fd, uintptr(unsafe.Pointer(&empty)),
+				unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, uintptr(unsafe.Pointer(&m.attr)), unsafe.Sizeof(m.attr), 0)
+		}
 	case MountPlace:
 		fd = uintptr(g.slots[m.Slot])
 		empty := [1]byte{}

@@ -139,6 +139,7 @@ const (
 	StagePlan Stage = iota + 1 // the plan itself is not usable
 	StageClone
 	StageIDMap
+	StageJoin
 	StageSession
 	StageForeground
 	StageSignals
@@ -160,6 +161,7 @@ var stageNames = [...]string{
 	StagePlan:       "plan",
 	StageClone:      "clone",
 	StageIDMap:      "user namespace",
+	StageJoin:       "another's namespace",
 	StageSession:    "session",
 	StageForeground: "foreground",
 	StageSignals:    "signals",

@@ -1,0 +1,216 @@
+package mountns
+
+import (
+	"encoding/binary"
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Watch covers protected paths again that somebody outside replaces while
+// commands run: their mounts go away with what they covered. Until a path is
+// covered again, usually a fraction of a millisecond, it is open to the command;
+// what a command does then can only be compared afterwards.
+//
+// It may be used by many goroutines at once.
+type Watch struct {
+	frozen []string
+
+	mu       sync.Mutex
+	commands map[*command]struct{}
+	// changed is an eventfd that is written to when commands change; -1 while
+	// there are none.
+	changed int
+}
+
+// command is a mount namespace in which a command runs, and what it leaves.
+type command struct {
+	root      int // its "/"
+	table     int // its list of mounts, which tells when it changes
+	namespace int
+	owner     int // the user namespace that it belongs to; -1 is the caller's own
+}
+
+const (
+	// lookEvery bounds the time until what no mount went away for is seen: a
+	// name that was given to something else, while the mount stays with what
+	// had it.
+	lookEvery = 200 * time.Millisecond
+	// lookAgain is the time after which a path is tried again that could not be
+	// covered: a mount goes away shortly before the name leads elsewhere.
+	// lookHard is how often that is done.
+	lookAgain = 100 * time.Microsecond
+	lookHard  = 1000
+)
+
+// NewWatch returns a watch for what r protects, which watches nothing yet. It
+// is nil if there is nothing to watch.
+func NewWatch(r *policy.Resolved) *Watch {
+	w := &Watch{commands: map[*command]struct{}{}, changed: -1}
+	for _, p := range r.Protect {
+		if p.Kind == policy.Frozen {
+			w.frozen = append(w.frozen, p.Path)
+		}
+	}
+	if w.frozen == nil {
+		return nil
+	}
+	return w
+}
+
+// Add begins to watch for the command with the given id, a child that isn't
+// reaped, or a descendant of one. The caller calls remove when the command has
+// ended with all that it left. Where that is impossible (no /proc), remove does
+// nothing, and the error says why.
+func (w *Watch) Add(pid int) (remove func(), err error) {
+	c, err := openCommand(pid)
+	if err != nil {
+		return func() {}, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.changed < 0 {
+		if w.changed, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+			c.close()
+			return func() {}, os.NewSyscallError("eventfd", err)
+		}
+		go w.look(w.changed)
+	} else {
+		w.tell()
+	}
+	w.commands[c] = struct{}{}
+	return func() { w.remove(c) }, nil
+}
+
+func (w *Watch) remove(c *command) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, ok := w.commands[c]; ok {
+		delete(w.commands, c)
+		c.close()
+		w.tell()
+	}
+}
+
+// tell has the list of commands read again.
+func (w *Watch) tell() {
+	_, _ = unix.Write(w.changed, binary.NativeEndian.AppendUint64(nil, 1)) // one is enough
+}
+
+// look covers what isn't covered, now and whenever mounts change, while there
+// are commands. It waits in a thread: the kernel tells of such a change once, to
+// who asks first.
+func (w *Watch) look(changed int) {
+	again := 0
+	for {
+		fds, open := w.lookNow(changed)
+		if fds == nil {
+			return
+		}
+		wait := unix.NsecToTimespec(int64(lookEvery))
+		if again++; !open {
+			again = 0
+		} else if again < lookHard {
+			wait = unix.NsecToTimespec(int64(lookAgain))
+		}
+		_, err := unix.Ppoll(fds, &wait, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		if fds[0].Revents != 0 {
+			var count [8]byte
+			_, _ = unix.Read(changed, count[:]) // what is left tells again
+		}
+	}
+}
+
+// lookNow covers what isn't covered, and returns what to wait for, nil if there
+// are no commands any more, and whether something could not be covered.
+func (w *Watch) lookNow(changed int) (fds []unix.PollFd, open bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.commands) == 0 {
+		_ = unix.Close(changed)
+		w.changed = -1
+		return nil, false
+	}
+	fds = []unix.PollFd{{Fd: int32(changed), Events: unix.POLLIN}}
+	for c := range w.commands {
+		fds = append(fds, unix.PollFd{Fd: int32(c.table), Events: unix.POLLPRI})
+		for _, path := range w.frozen {
+			open = !c.cover(path) || open
+		}
+	}
+	return fds, open
+}
+
+// openCommand opens the namespaces of a process.
+func openCommand(pid int) (c *command, err error) {
+	proc := "/proc/" + strconv.Itoa(pid)
+	c = &command{root: -1, table: -1, namespace: -1, owner: -1}
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if c.root, err = unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
+		return c, &os.PathError{Op: "open", Path: proc + "/root", Err: err}
+	}
+	if c.table, err = unix.Open(proc+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return c, &os.PathError{Op: "open", Path: proc + "/mountinfo", Err: err}
+	}
+	if c.namespace, err = unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return c, &os.PathError{Op: "open", Path: proc + "/ns/mnt", Err: err}
+	}
+	if c.owner, err = unix.IoctlRetInt(c.namespace, unix.NS_GET_USERNS); err != nil {
+		c.owner = -1
+		return c, os.NewSyscallError("ioctl", err)
+	}
+	var theirs, own unix.Stat_t
+	if err = unix.Fstat(c.owner, &theirs); err != nil {
+		return c, os.NewSyscallError("fstat", err)
+	}
+	if err = unix.Stat("/proc/self/ns/user", &own); err != nil {
+		return c, &os.PathError{Op: "stat", Path: "/proc/self/ns/user", Err: err}
+	}
+	if theirs.Dev == own.Dev && theirs.Ino == own.Ino {
+		_ = unix.Close(c.owner)
+		c.owner = -1
+	}
+	return c, nil
+}
+
+func (c *command) close() {
+	for _, fd := range [...]int{c.root, c.table, c.namespace, c.owner} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// cover makes what is at a path read-only, unless there is a mount already. It
+// reports false if it failed to.
+func (c *command) cover(path string) bool {
+	var st unix.Statx_t
+	err := unix.Statx(c.root, strings.TrimPrefix(path, "/"), unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, unix.STATX_TYPE, &st)
+	if err != nil || st.Attributes_mask&unix.STATX_ATTR_MOUNT_ROOT == 0 || st.Attributes&unix.STATX_ATTR_MOUNT_ROOT != 0 {
+		return true // or there is nothing to cover, or no way to know (before Linux 5.8)
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFREG, unix.S_IFDIR:
+	default:
+		return true // the command was faster; it is compared
+	}
+	err = spawn.MountIn(c.namespace, c.owner, []spawn.Mount{
+		{Op: spawn.MountTake, Source: path, Flags: unix.AT_SYMLINK_NOFOLLOW, Set: unix.MOUNT_ATTR_RDONLY},
+		{Op: spawn.MountPlace, Target: path},
+	})
+	return err == nil
+}
