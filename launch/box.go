@@ -165,14 +165,15 @@ func (b *Box) close() {
 	b.socket = -1
 }
 
-// startBox starts what the plan p says in a sandbox of bubblewrap's.
-func (v *variant) startBox(p *spawn.Plan) (*Box, error) {
+// startBox starts what the plan p says in a sandbox of bubblewrap's. Linger is
+// as in [Cmd].
+func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	if !initialised.Load() {
 		return nil, &SetupError{Stage: StageStart, Err: errNoInit}
 	}
 	var files boxFiles
 	defer files.close()
-	plan, ends, err := v.boxPlan(p, &files)
+	plan, ends, err := v.boxPlan(p, linger, &files)
 	if err != nil {
 		return nil, err
 	}

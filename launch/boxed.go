@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -130,8 +131,8 @@ func (v *variant) enclose(p *spawn.Plan) (err error) {
 }
 
 // startCmd starts what the plan p says for a [Cmd].
-func (v *variant) startCmd(p *spawn.Plan) (*Started, error) {
-	b, err := v.startBox(p)
+func (v *variant) startCmd(p *spawn.Plan, linger time.Duration) (*Started, error) {
+	b, err := v.startBox(p, linger)
 	if err != nil {
 		return nil, err
 	}

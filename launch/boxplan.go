@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -51,7 +52,7 @@ func (e *boxEnds) close() {
 
 // boxPlan returns the plan by which bubblewrap is started, for the command
 // that p is the plan of.
-func (v *variant) boxPlan(p *spawn.Plan, files *boxFiles) (plan *spawn.Plan, ends boxEnds, err error) {
+func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) (plan *spawn.Plan, ends boxEnds, err error) {
 	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, ends, startFailure(&os.PathError{Op: "open", Path: os.DevNull, Err: err})
@@ -114,6 +115,7 @@ func (v *variant) boxPlan(p *spawn.Plan, files *boxFiles) (plan *spawn.Plan, end
 	j := &job{
 		Path: pathsOf([]string{p.Path})[0], Args: pathsOf(p.Argv), Env: pathsOf(p.Env), Dir: pathsOf([]string{p.Dir})[0],
 		NewSession: p.NewSession, NewGroup: p.NewGroup, ControllingTerminal: p.ControllingTerminal, KeepHUP: signal.Ignored(syscall.SIGHUP),
+		Linger: linger,
 		Socket: socketFD, Identities: layout.Identities(), Filters: p.Filters,
 	}
 	j.setRules(v.ruleset)

@@ -54,6 +54,11 @@ type Cmd struct {
 	// yet. It needs NewSession.
 	ControllingTerminal bool
 
+	// Linger is how long, under bubblewrap, what the command has left gets to
+	// end by itself when it has ended: it is killed then. Zero kills it at
+	// once.
+	Linger time.Duration
+
 	// Process is the command once it is started. Under [BackendBwrap] it is
 	// bubblewrap: killing it kills the command and all that it has started,
 	// other signals are to be sent by [Cmd.Signal], and a command that died of
@@ -180,7 +185,7 @@ func (c *Cmd) Start() (err error) {
 			return nil, err
 		}
 		if v.boxed() {
-			return v.startCmd(p)
+			return v.startCmd(p, c.Linger)
 		}
 		proc, err := start(p, args[0])
 		return &Started{Process: proc}, err

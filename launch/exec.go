@@ -2,6 +2,7 @@ package launch
 
 import (
 	"os"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
@@ -26,6 +27,10 @@ type Command struct {
 	Inherit []int
 	// NewSession starts it in a new session.
 	NewSession bool
+	// Linger is how long what the command has left gets to end by itself when
+	// it has ended, where its end is theirs: under bubblewrap. Zero is not at
+	// all. What has ended is reported at once.
+	Linger time.Duration
 	// Group, if not zero, is the process group that it joins.
 	Group int
 	// Record gets the lines "applied", and "started" where there is a parent
@@ -91,7 +96,7 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 			return nil, err
 		}
 		if v.boxed() {
-			b, err := v.startBox(p)
+			b, err := v.startBox(p, c.Linger)
 			return &Started{Box: b}, err
 		}
 		proc, err := start(p, c.Args[0])

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -86,7 +87,9 @@ func inner(fd int) int {
 		_ = unix.Close(proc.PidFD)
 	}
 	go handOn(j.Socket, proc.Pid)
-	return awaitCommand(j.Socket, proc.Pid)
+	code := awaitCommand(j.Socket, proc.Pid)
+	awaitRest(j.Linger)
+	return code
 }
 
 // start checks the sandbox and starts the command in it.
@@ -166,6 +169,27 @@ func awaitCommand(socket, command int) int {
 			send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
 			return ws.ExitStatus()
 		}
+	}
+}
+
+// awaitRest waits until all that the command left have ended, but not for
+// longer than linger. They come to this process, which adopts orphans then.
+func awaitRest(linger time.Duration) {
+	if linger <= 0 {
+		return
+	}
+	none := make(chan struct{})
+	go func() {
+		defer close(none)
+		for {
+			if _, err := syscall.Wait4(-1, nil, 0, nil); errors.Is(err, syscall.ECHILD) {
+				return
+			}
+		}
+	}()
+	select {
+	case <-none:
+	case <-time.After(linger):
 	}
 }
 

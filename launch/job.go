@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"syscall"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
@@ -29,6 +30,8 @@ type job struct {
 	NewGroup   bool  `json:"new_group,omitempty"`
 	// ControllingTerminal makes the command's descriptor 0 that.
 	ControllingTerminal bool `json:"controlling_terminal,omitempty"`
+	// Linger is how long what the command leaves may go on.
+	Linger time.Duration `json:"linger,omitempty"`
 	// KeepHUP leaves SIGHUP ignored.
 	KeepHUP bool `json:"keep_hup,omitempty"`
 	// Socket is where reports go, and where signals come from.

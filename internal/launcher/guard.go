@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -29,6 +30,16 @@ func supervise(o *options, args []string) (int, error) {
 	if o.statusFD >= 0 {
 		inherit = append(inherit, o.statusFD)
 	}
+	argv := []string{os.Args[0]}
+	if o.policyFile != nil {
+		fd, err := textFD(o.policyFile)
+		if err != nil {
+			return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
+		}
+		defer func() { _ = unix.Close(fd) }()
+		argv = append(argv, "--"+guardPolicyOption+"="+strconv.Itoa(fd))
+		inherit = append(inherit, fd)
+	}
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("pipe2", err)}
@@ -42,7 +53,7 @@ func supervise(o *options, args []string) (int, error) {
 	defer func() { _ = domain.Close() }()
 	plan := &spawn.Plan{
 		Path:  "/proc/self/exe",
-		Argv:  append([]string{"shofer-sandbox", "--guard-fd=" + strconv.Itoa(pipe[0])}, args...),
+		Argv:  append(append(argv, "--"+guardOption+"="+strconv.Itoa(pipe[0])), args...),
 		Env:   os.Environ(),
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[0]),
 		// Whoever kills the launcher by its group must not kill the guard.
@@ -64,6 +75,19 @@ func supervise(o *options, args []string) (int, error) {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
 	return exitCode(e.Status), nil
+}
+
+// textFD returns a descriptor of a file in memory with the given text.
+func textFD(text []byte) (int, error) {
+	fd, err := unix.MemfdCreate("text", unix.MFD_CLOEXEC)
+	if err != nil {
+		return -1, os.NewSyscallError("memfd_create", err)
+	}
+	if _, err := fdWriter(fd).Write(text); err != nil {
+		_ = unix.Close(fd)
+		return -1, os.NewSyscallError("write", err)
+	}
+	return fd, nil
 }
 
 // keepSignalsIn makes the guard's domain. Below ABI 6 there is none, and the
@@ -154,10 +178,24 @@ func (g *guard) killAll() {
 	}
 }
 
-// endRest kills what the command has left, until nothing is.
-func (g *guard) endRest() {
+// endRest waits for what the command has left, and kills it when linger is
+// over, until nothing is.
+func (g *guard) endRest(linger time.Duration) {
+	over := make(chan struct{})
+	if linger > 0 {
+		defer time.AfterFunc(linger, func() {
+			close(over)
+			g.killAll()
+		}).Stop()
+	} else {
+		close(over)
+	}
 	for {
-		g.killAll()
+		select {
+		case <-over:
+			g.killAll()
+		default:
+		}
 		if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
 			return
 		}

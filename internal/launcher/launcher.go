@@ -80,7 +80,7 @@ func run(o *options, rec *launch.Record) (int, error) {
 	c := &launch.Command{
 		Args: o.command, Dir: o.chdir, Inherit: inherit, Record: rec,
 		// A group leader can't make a session; its child can.
-		NewSession: o.newSession,
+		NewSession: o.newSession, Linger: o.linger,
 	}
 	if o.guardFD >= 0 {
 		g, err := newGuard(o.guardFD)
@@ -90,7 +90,7 @@ func run(o *options, rec *launch.Record) (int, error) {
 		if !c.NewSession {
 			c.Group = g.group
 		}
-		return startAndWait(s, c, rec, o.restore, g.endRest)
+		return startAndWait(s, c, rec, o.restore, func() { g.endRest(o.linger) })
 	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
 		return startAndWait(s, c, rec, o.restore, nil)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -23,8 +24,13 @@ type options struct {
 	keepFDs    []int
 	newSession bool
 	supervise  bool
+	linger     time.Duration
 	restore    bool
 	guardFD    int // -1 unless this process is the guard
+	// policyFile is the text of the policy file. The guard gets it from the
+	// process before it, in guardPolicy: the file may be a pipe, or change.
+	policyFile  []byte
+	guardPolicy int // -1 without
 
 	help, version, explain, json bool
 	doctor, verify               bool
@@ -39,7 +45,7 @@ func usageError(why, hint string) error {
 // error it returns what it read until then, so that the error can be reported
 // as the user asked.
 func parse(args []string) (*options, error) {
-	o := &options{statusFD: -1, guardFD: -1}
+	o := &options{statusFD: -1, guardFD: -1, guardPolicy: -1}
 	var f flags
 	operands, err := f.scan(o, args)
 	if e := f.descriptors(o); err == nil {
@@ -142,7 +148,8 @@ func absolute(path string) (policy.Path, error) {
 // pointer is nil unless the option was given.
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
-	chdir, statusFD, guardFD, bwrap       *string
+	chdir, statusFD, bwrap, linger        *string
+	guardFD, guardPolicy                  *string
 	rw, rwCreate, read, unix              []string
 	protect, hide                         []string
 	privateTmp, strictMetadata            bool
@@ -164,7 +171,7 @@ func (f *flags) descriptors(o *options) (err error) {
 		to   *int
 		name string
 		v    *string
-	}{{&o.statusFD, "status-fd", f.statusFD}, {&o.guardFD, guardOption, f.guardFD}} {
+	}{{&o.statusFD, "status-fd", f.statusFD}, {&o.guardFD, guardOption, f.guardFD}, {&o.guardPolicy, guardPolicyOption, f.guardPolicy}} {
 		if d.v == nil {
 			continue
 		}
@@ -192,10 +199,15 @@ func (f *flags) descriptors(o *options) (err error) {
 func (f *flags) apply(o *options) error {
 	p := policy.Policy{Mode: policy.WorkspaceWrite}
 	if f.policyFile != nil {
-		data, err := os.ReadFile(*f.policyFile)
+		file := *f.policyFile
+		if o.guardPolicy >= 0 {
+			file = "/proc/self/fd/" + strconv.Itoa(o.guardPolicy)
+		}
+		data, err := os.ReadFile(file)
 		if err != nil {
 			return &launch.SetupError{Stage: launch.StagePolicy, Err: fmt.Errorf("policy file: %w", err)}
 		}
+		o.policyFile = data
 		if p, err = policy.DecodeFile(*f.policyFile, data); err != nil {
 			return &launch.SetupError{Stage: launch.StagePolicy, Err: err}
 		}
@@ -208,6 +220,16 @@ func (f *flags) apply(o *options) error {
 	}
 	if f.caps != nil {
 		p.Caps = splitList(*f.caps)
+	}
+	if f.linger != nil {
+		d, err := time.ParseDuration(*f.linger)
+		if err != nil || d < 0 {
+			return usageError("--linger "+*f.linger+": not a time", "such as 500ms or 2s")
+		}
+		if !o.supervise {
+			return usageError("--linger has no effect without --supervise", "without it, what the command leaves goes on")
+		}
+		o.linger = d
 	}
 	if f.chdir != nil {
 		o.chdir = *f.chdir

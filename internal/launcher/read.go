@@ -77,8 +77,12 @@ func (f *flags) value(name string) **string {
 		return &f.chdir
 	case "status-fd":
 		return &f.statusFD
+	case "linger":
+		return &f.linger
 	case guardOption:
 		return &f.guardFD
+	case guardPolicyOption:
+		return &f.guardPolicy
 	}
 	return nil
 }
@@ -123,6 +127,9 @@ func (f *flags) list(name string) *[]string {
 // users, and not in names.
 const guardOption = "guard-fd"
 
+// guardPolicyOption goes with it where there is a policy file.
+const guardPolicyOption = "guard-policy"
+
 // names are the options that the help has.
 var names = [...]string{
 	"mode", "rw", "rw-create", "read", "allow-broad", "no-cache", "no-protect",
@@ -130,7 +137,7 @@ var names = [...]string{
 	"net", "connect-tcp", "bind-tcp", "connect-udp", "bind-udp", "unix",
 	"allow-signals", "allow-abstract-sockets",
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
-	"new-session", "supervise",
+	"new-session", "supervise", "linger",
 	"require", "best-effort", "backend", "bwrap",
 	"policy", "status-fd", "explain", "doctor", "verify", "json",
 	"version", "help",

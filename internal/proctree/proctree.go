@@ -17,6 +17,7 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -112,7 +113,7 @@ func (t *Tree) Scan() []Process {
 		}
 		t.known[p.Pid] = p.Start
 		if p.state != 'Z' && p.state != 'X' {
-			p.Process.Why = why
+			p.Why = why
 			found = append(found, p.Process)
 		}
 	}
@@ -168,6 +169,22 @@ func (t *Tree) Signal(s syscall.Signal) []Process {
 		}
 	}
 	return found
+}
+
+// SignalEach sends a signal to each process that a scan finds, but for some. It
+// is for a leader that stays with the command.
+func (t *Tree) SignalEach(s syscall.Signal, but ...int) {
+	for _, p := range t.Scan() {
+		if !slices.Contains(but, p.Pid) {
+			p.signal(0, s)
+		}
+	}
+}
+
+// Parent returns the parent of a process, 0 if it isn't there.
+func Parent(pid int) int {
+	e, _ := read(pid)
+	return e.ppid
 }
 
 // signal sends a signal to exactly this process, unless it is in the group
