@@ -25,9 +25,9 @@ import (
 // same time by several goroutines.
 type Source interface {
 	// ReadAt reads bytes of the stream, by their offset in it, as
-	// [io.ReaderAt] says. It stops before the gap, and where off lies inside
-	// it returns 0 and a [*GapError], whose To is where to go on. At the
-	// present end it returns [io.EOF], also while more may come.
+	// [io.ReaderAt] says. It stops at the gap with a [*GapError], whose To is
+	// where to go on, and at the present end with [io.EOF], also while more
+	// may come.
 	io.ReaderAt
 	// Size returns how many bytes the stream has had so far, kept or not.
 	Size() int64

@@ -1,0 +1,182 @@
+package capture
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// roomStep is how many bytes are written between two looks at the store's quota
+// and the free space.
+const roomStep = 16 << 20
+
+// shape says what is kept of a long artifact: the first Head bytes and at least
+// the last Tail, between which whole Steps are freed. What an offset in the
+// stream is, it is in the file; and as the gap follows from the file's length
+// alone, a reader knows it without being told. Head is negative where all is
+// kept.
+type shape struct {
+	Head int64 `json:"head"`
+	Tail int64 `json:"tail"`
+	Step int64 `json:"step"`
+}
+
+// newShape returns the shape that takes at most limit bytes on disk. Its parts
+// are whole blocks of any file system.
+func newShape(limit int64) shape {
+	const block = 64 << 10
+	if limit < 0 {
+		return shape{Head: -1}
+	}
+	step := max(block, limit/16/block*block)
+	head := limit / 2 / block * block
+	return shape{Head: head, Tail: limit - head - 2*step, Step: step}
+}
+
+// gap returns what isn't kept of a stream of size bytes.
+func (s shape) gap(size int64) (from, to int64) {
+	if s.Head < 0 || s.Step <= 0 {
+		return size, size
+	}
+	excess := (size - s.Head - s.Tail) / s.Step
+	if excess <= 0 {
+		return size, size
+	}
+	return s.Head, s.Head + excess*s.Step
+}
+
+// clip takes what lies in the gap off n bytes read at off, when the stream had
+// at least size bytes after reading.
+func (s shape) clip(n int, off, size int64) (int, error) {
+	from, to := s.gap(size)
+	if off+int64(n) <= from || off >= to {
+		// A read that ended just before the gap finds it next time.
+		return n, nil
+	}
+	return int(max(0, from-off)), &GapError{from, to}
+}
+
+// spill is an artifact that its stream writes to. Methods but readAt, gap,
+// gone and closed are for one goroutine at a time.
+type spill struct {
+	store *Store
+	id    ID
+	file  *os.File // read and written; locked until the end
+	shape shape
+	entry entry
+
+	size    atomic.Int64
+	freed   int64 // to where the gap's disk space was given back
+	checked int64 // size at the last look at the room
+	isShut  atomic.Bool
+}
+
+// write appends p. After an error the artifact is of no use.
+func (a *spill) write(p []byte) error {
+	for len(p) > 0 {
+		n := len(p)
+		if a.shape.Head >= 0 {
+			n = int(min(int64(n), a.shape.Step))
+		}
+		size := a.size.Load()
+		if _, err := a.file.WriteAt(p[:n], size); err != nil {
+			return err
+		}
+		size += int64(n)
+		a.size.Store(size)
+		p = p[n:]
+		if err := a.free(size); err != nil {
+			return err
+		}
+		if size-a.checked >= roomStep {
+			grown := size - a.checked
+			a.checked = size
+			if err := errors.Join(a.gone(), a.store.room(grown)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// free gives the gap's disk space back.
+func (a *spill) free(size int64) error {
+	from, to := a.shape.gap(size)
+	from = max(from, a.freed)
+	if from >= to {
+		return nil
+	}
+	a.freed = to
+	err := withFD(a.file, func(fd int) error {
+		return unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+	})
+	if err != nil {
+		return fmt.Errorf("the artifact has its full size and its middle can't be freed: %w", err)
+	}
+	return nil
+}
+
+// readAt reads as [Source] says, but for the end: it returns fewer bytes and nil
+// there.
+func (a *spill) readAt(p []byte, off int64) (int, error) {
+	n, err := a.file.ReadAt(p, off)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return a.shape.clip(n, off, a.size.Load())
+}
+
+// gap returns what isn't kept so far.
+func (a *spill) gap() (from, to int64) { return a.shape.gap(a.size.Load()) }
+
+// gone returns an error when the artifact isn't in the store any more, although
+// its file can still be read.
+func (a *spill) gone() error {
+	if a.closed() {
+		return nil
+	}
+	return withFD(a.file, func(fd int) error {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil {
+			return os.NewSyscallError("fstat", err)
+		}
+		if st.Nlink == 0 {
+			return ErrGone
+		}
+		return nil
+	})
+}
+
+// finish completes the artifact and gives up the ownership. It fails when the
+// artifact isn't there. An entry that can't be completed for want of room is
+// left as it is: the stream is whole all the same.
+func (a *spill) finish(lines int64) error {
+	if err := a.gone(); err != nil {
+		return err
+	}
+	a.store.count(a.size.Load() - a.checked)
+	a.entry.Ended, a.entry.Lines = time.Now(), lines
+	_ = a.store.putEntry(a.id, a.entry)
+	return setLock(a.file, unix.F_UNLCK)
+}
+
+// discard removes the artifact from the store. Whoever reads it gets
+// [os.ErrClosed].
+func (a *spill) discard() {
+	_ = a.store.remove(a.id)
+	_ = a.close()
+}
+
+func (a *spill) close() error {
+	if a.isShut.Swap(true) {
+		return nil
+	}
+	return a.file.Close()
+}
+
+func (a *spill) closed() bool { return a.isShut.Load() }
