@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -37,9 +38,7 @@ type Info struct {
 	// takes.
 	Size int64 `json:"size"`
 	Disk int64 `json:"disk"`
-	// GapFrom ≤ offset < GapTo isn't kept.
-	GapFrom int64 `json:"gapFrom"`
-	GapTo   int64 `json:"gapTo"`
+	Gap  Gap   `json:"gap"`
 	// Lines counts the lines of a complete artifact; it is 0 for others.
 	Lines int64 `json:"lines"`
 }
@@ -52,6 +51,9 @@ type Artifact struct {
 	file  *os.File
 	shape shape
 	dead  atomic.Bool
+
+	mu    sync.Mutex
+	marks *os.File // when there was a gap to ask for
 }
 
 // pollEvery is how often an artifact of another process is looked at by those
@@ -79,7 +81,15 @@ func (s *Store) Open(id ID) (*Artifact, error) {
 func (a *Artifact) ID() ID { return a.id }
 
 // Close closes the artifact.
-func (a *Artifact) Close() error { return a.file.Close() }
+func (a *Artifact) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	err := a.file.Close()
+	if a.marks != nil {
+		err = errors.Join(err, a.marks.Close())
+	}
+	return err
+}
 
 // ReadAt reads bytes of the stream: see [Source].
 func (a *Artifact) ReadAt(p []byte, off int64) (int, error) {
@@ -108,8 +118,18 @@ func (a *Artifact) Size() int64 {
 	return st.Size()
 }
 
-// Gap returns the bytes that aren't kept: see [Source].
-func (a *Artifact) Gap() (from, to int64) { return a.shape.gap(a.Size()) }
+// Gap returns the bytes that aren't kept: see [Source]. It doesn't know the Lines
+// of an artifact that was removed from the store before Gap was first asked for.
+func (a *Artifact) Gap() Gap {
+	return a.shape.gapWithLines(a.Size, func() *os.File {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.marks == nil {
+			a.marks, _ = a.store.open(string(a.id)+marksSuffix, unix.O_RDONLY)
+		}
+		return a.marks
+	})
+}
 
 // Live reports whether a process that lives may write more.
 func (a *Artifact) Live() bool {
@@ -169,7 +189,7 @@ func (a *Artifact) Info() (Info, error) {
 	case !e.Ended.IsZero() || isForeign(string(a.id)):
 		i.State = Complete
 	}
-	i.GapFrom, i.GapTo = e.Shape.gap(st.Size)
+	i.Gap = a.Gap()
 	return i, nil
 }
 

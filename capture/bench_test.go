@@ -127,3 +127,21 @@ func BenchmarkDrain(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSpilled is what a command costs whose output is just too long for
+// the windows.
+func BenchmarkSpilled(b *testing.B) {
+	store := openStore(b, Limits{})
+	text := make([]byte, Medium+1)
+	for b.Loop() {
+		c := New(Options{Store: store})
+		_, _ = c.Stdout.Write(text)
+		c.End()
+		if err := c.Stdout.Snapshot().SpillErr; err != nil {
+			b.Fatal(err)
+		}
+		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

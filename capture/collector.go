@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"slices"
 	"sync"
 )
 
@@ -109,9 +110,17 @@ func (s *Stream) Name() string { return s.name }
 func (s *Stream) Write(p []byte) (int, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
-	if s.ended || len(p) == 0 {
-		return len(p), nil
+	if !s.ended {
+		// The artifact is ahead of what readers are told. It mustn't be so
+		// far ahead that its end, as they know it, is freed.
+		for part := range slices.Chunk(p, largeBuffer) {
+			s.write(part)
+		}
 	}
+	return len(p), nil
+}
+
+func (s *Stream) write(p []byte) {
 	a, err := s.toDisk(p)
 
 	s.c.mu.Lock()
@@ -120,7 +129,6 @@ func (s *Stream) Write(p []byte) (int, error) {
 	s.c.order.add(s, s.w.size, len(p))
 	s.w.write(p)
 	s.changed()
-	return len(p), nil
 }
 
 // toDisk adds p to the artifact, which it makes when the windows overflow, and
@@ -135,10 +143,10 @@ func (s *Stream) toDisk(p []byte) (*spill, error) {
 		if a, err = store.create(s.name, s.c.opts.Label); err != nil {
 			return nil, err
 		}
-		err = a.write(s.w.bytes(0, s.w.size))
+		err = a.write(s.w.bytes(0, s.w.size), 0)
 	}
 	if err == nil {
-		err = a.write(p)
+		err = a.write(p, s.w.ends)
 	}
 	if err != nil {
 		a.discard()
@@ -212,15 +220,13 @@ func (s *Stream) Live() bool {
 }
 
 // Gap returns the bytes that are kept neither on disk nor in memory.
-func (s *Stream) Gap() (from, to int64) {
+func (s *Stream) Gap() Gap {
+	if a := s.artifact(); a != nil && !a.closed() {
+		return a.gap()
+	}
 	s.c.mu.Lock()
 	defer s.c.mu.Unlock()
-	if s.spill != nil && !s.spill.closed() {
-		// The disk may be ahead of what counts as written.
-		from, to = s.spill.gap()
-		return min(from, s.w.size), min(to, s.w.size)
-	}
-	return s.w.gap()
+	return s.w.keptGap()
 }
 
 // ReadAt reads the artifact, or the windows where there is none: see [Source].
@@ -255,7 +261,7 @@ func (s *Stream) readWindow(p []byte, off int64) (int, error) {
 	if n == len(p) {
 		return n, nil
 	}
-	if from, to := s.w.gap(); from < to && off+int64(n) >= from && off+int64(n) < to {
+	if from, to := s.w.gap(); from <= off+int64(n) && off+int64(n) < to {
 		return n, &GapError{from, to}
 	}
 	return n, io.EOF

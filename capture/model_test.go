@@ -48,9 +48,13 @@ func checkSource(src Source, all []byte, gapFrom, gapTo int64, r *rand.Rand) err
 	if src.Size() != size {
 		return fmt.Errorf("Size() = %d; want %d", src.Size(), size)
 	}
-	from, to := src.Gap()
+	gap := src.Gap()
+	from, to := gap.From, gap.To
 	if from != to && (from < gapFrom || to > gapTo) || from > to {
-		return fmt.Errorf("Gap() = %d, %d; want within %d, %d", from, to, gapFrom, gapTo)
+		return fmt.Errorf("Gap() = %+v; want within %d, %d", gap, gapFrom, gapTo)
+	}
+	if want := int64(bytes.Count(all[from:to], []byte{'\n'})); gap.Lines != want {
+		return fmt.Errorf("Gap() = %+v; want %d lines", gap, want)
 	}
 	for range 8 {
 		off := r.Int64N(size + 2)
@@ -312,7 +316,7 @@ func TestCollectorWithStore(t *testing.T) {
 		r := newRand(seed)
 		store.shape = shape{Head: -1}
 		if seed%2 == 0 {
-			store.shape = shape{Head: 1 + r.Int64N(100), Tail: 1 + r.Int64N(100), Step: 1 + r.Int64N(50)}
+			store.shape = shape{Head: r.Int64N(100), Tail: 1 + r.Int64N(100), Step: 1 + r.Int64N(50)}
 		}
 		play(t, randomText(r, 1+r.IntN(600)), r, store)
 	}

@@ -118,14 +118,14 @@ func (s *Store) scan() ([]stored, error) {
 	var files []stored
 	for _, name := range names {
 		base, isEntry := strings.CutSuffix(name, entrySuffix)
-		base, isNew := strings.CutSuffix(base, newSuffix)
+		base, isMarks := strings.CutSuffix(base, marksSuffix)
 		id, err := ParseID(base)
 		if err != nil {
 			continue // not ours
 		}
 		f, err := s.stat(id)
 		switch {
-		case err == nil && !isEntry && !isNew:
+		case err == nil && !isEntry && !isMarks:
 			files = append(files, f)
 		case errors.Is(err, fs.ErrNotExist) && isULID(base):
 			// The artifact's file is made before and removed before these.

@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"sync/atomic"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,16 +38,32 @@ func newShape(limit int64) shape {
 	return shape{Head: head, Tail: limit - head - 2*step, Step: step}
 }
 
+// freed returns how many steps aren't kept of a stream of size bytes.
+func (s shape) freed(size int64) int64 {
+	if s.Head < 0 || s.Step <= 0 {
+		return 0
+	}
+	return max(0, (size-s.Head-s.Tail)/s.Step)
+}
+
 // gap returns what isn't kept of a stream of size bytes.
 func (s shape) gap(size int64) (from, to int64) {
+	n := s.freed(size)
+	if n == 0 {
+		return size, size
+	}
+	return s.Head, s.Head + n*s.Step
+}
+
+// room returns how many bytes there are until the head or a step is full.
+func (s shape) room(size int64) int64 {
 	if s.Head < 0 || s.Step <= 0 {
-		return size, size
+		return math.MaxInt64
 	}
-	excess := (size - s.Head - s.Tail) / s.Step
-	if excess <= 0 {
-		return size, size
+	if size < s.Head {
+		return s.Head - size
 	}
-	return s.Head, s.Head + excess*s.Step
+	return s.Step - (size-s.Head)%s.Step
 }
 
 // clip takes what lies in the gap off n bytes read at off, when the stream had
@@ -64,34 +80,35 @@ func (s shape) clip(n int, off, size int64) (int, error) {
 // spill is an artifact that its stream writes to. Methods but readAt, gap,
 // gone and closed are for one goroutine at a time.
 type spill struct {
-	store *Store
-	id    ID
-	file  *os.File // read and written; locked until the end
-	shape shape
-	entry entry
-
+	store   *Store
+	id      ID
+	file    *os.File // read and written; locked until the end
+	shape   shape
+	marks   *os.File // once the head is full
 	size    atomic.Int64
 	freed   int64 // to where the gap's disk space was given back
 	checked int64 // size at the last look at the room
 	isShut  atomic.Bool
 }
 
-// write appends p. After an error the artifact is of no use.
-func (a *spill) write(p []byte) error {
+// write appends p, which ends line ends precede. After an error the artifact is
+// of no use.
+func (a *spill) write(p []byte, ends int64) error {
 	for len(p) > 0 {
-		n := len(p)
-		if a.shape.Head >= 0 {
-			n = int(min(int64(n), a.shape.Step))
-		}
 		size := a.size.Load()
-		if _, err := a.file.WriteAt(p[:n], size); err != nil {
+		room := a.shape.room(size)
+		part := p[:min(int64(len(p)), room)]
+		if _, err := a.file.WriteAt(part, size); err != nil {
 			return err
 		}
-		size += int64(n)
+		p = p[len(part):]
+		size += int64(len(part))
 		a.size.Store(size)
-		p = p[n:]
-		if err := a.free(size); err != nil {
-			return err
+		if int64(len(part)) == room {
+			ends += lineEnds(part)
+			if err := a.full(size, ends); err != nil {
+				return err
+			}
 		}
 		if size-a.checked >= roomStep {
 			grown := size - a.checked
@@ -102,6 +119,22 @@ func (a *spill) write(p []byte) error {
 		}
 	}
 	return nil
+}
+
+// full notes that the head or a step is full: for the readers who will find the
+// gap end here, well before it does.
+func (a *spill) full(size, ends int64) error {
+	if a.marks == nil {
+		file, err := a.store.open(string(a.id)+marksSuffix, unix.O_RDWR|unix.O_CREAT|unix.O_EXCL)
+		if err != nil {
+			return err
+		}
+		a.marks = file
+	}
+	if err := writeMark(a.marks, (size-a.shape.Head)/a.shape.Step, ends); err != nil {
+		return err
+	}
+	return a.free(size)
 }
 
 // free gives the gap's disk space back.
@@ -132,7 +165,10 @@ func (a *spill) readAt(p []byte, off int64) (int, error) {
 }
 
 // gap returns what isn't kept so far.
-func (a *spill) gap() (from, to int64) { return a.shape.gap(a.size.Load()) }
+func (a *spill) gap() Gap {
+	// Where there is a gap, there has been a file of marks for long.
+	return a.shape.gapWithLines(a.size.Load, func() *os.File { return a.marks })
+}
 
 // gone returns an error when the artifact isn't in the store any more, although
 // its file can still be read.
@@ -160,8 +196,7 @@ func (a *spill) finish(lines int64) error {
 		return err
 	}
 	a.store.count(a.size.Load() - a.checked)
-	a.entry.Ended, a.entry.Lines = time.Now(), lines
-	_ = a.store.putEntry(a.id, a.entry)
+	_ = a.store.endEntry(a.id, lines)
 	return setLock(a.file, unix.F_UNLCK)
 }
 
@@ -176,7 +211,11 @@ func (a *spill) close() error {
 	if a.isShut.Swap(true) {
 		return nil
 	}
-	return a.file.Close()
+	err := a.file.Close()
+	if a.marks != nil {
+		err = errors.Join(err, a.marks.Close())
+	}
+	return err
 }
 
 func (a *spill) closed() bool { return a.isShut.Load() }

@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ import (
 // and less than zero is no limit.
 type Limits struct {
 	// Artifact is how many bytes one artifact may take on disk: 1 GiB. At
-	// least 256 KiB is taken. A longer stream keeps its beginning, about half of
+	// least 1 MiB is taken. A longer stream keeps its beginning, about half of
 	// it, and its end. On a file system that can't free the middle of a file
 	// (ext4, XFS, Btrfs and tmpfs can) such an artifact is given up.
 	Artifact int64
@@ -53,7 +54,7 @@ const maxLabel = 4 << 10
 // use the same folder. All methods may be called at the same time.
 //
 // An artifact is a file with the stream's bytes, named by its id, and beside it
-// its entry, id.json, which is always whole. What was written to an artifact is
+// its entry, id.json. What was written to an artifact is
 // there also when the process is killed; only a crash of the machine can take what
 // the kernel hadn't written yet. Who owns a live artifact holds a lock on it,
 // which ends with the process: locks must work on the file system.
@@ -93,7 +94,7 @@ func (l Limits) filled() Limits {
 			*v = max(*v, least)
 		}
 	}
-	fill(&l.Artifact, 1<<30, 256<<10)
+	fill(&l.Artifact, 1<<30, 1<<20)
 	fill(&l.Total, 8<<30, 0)
 	fill(&l.Free, 1<<30, 0)
 	if l.Age == 0 {
@@ -197,21 +198,26 @@ func contains(infos []fs.FileInfo, st fs.FileInfo) bool {
 	return false
 }
 
-// entry is what the store notes of an artifact.
+// entry is what the store notes of an artifact: a line of JSON when it is made,
+// and a second one with Ended and Lines when it is complete. What doesn't end in
+// a newline isn't written yet.
 type entry struct {
 	Label   string    `json:"label,omitempty"`
 	Stream  string    `json:"stream,omitempty"`
-	Created time.Time `json:"created"`
-	Shape   shape     `json:"shape"`
-	// Ended and Lines are there when the stream was complete.
-	Ended time.Time `json:"ended,omitzero"`
-	Lines int64     `json:"lines,omitempty"`
+	Created time.Time `json:"created,omitzero"`
+	Shape   shape     `json:"shape,omitzero"`
+	Ended   time.Time `json:"ended,omitzero"`
+	Lines   int64     `json:"lines,omitempty"`
 }
 
 // errBadEntry is for an entry that a crash of the machine left behind.
 var errBadEntry = errors.New("not an artifact's entry")
 
-const entrySuffix, newSuffix = ".json", ".new"
+// Suffixes to an artifact's id of the files beside it.
+const (
+	entrySuffix = ".json"
+	marksSuffix = ".lines"
+)
 
 // create makes an artifact, which is live.
 func (s *Store) create(stream, label string) (*spill, error) {
@@ -234,14 +240,13 @@ func (s *Store) create(stream, label string) (*spill, error) {
 		return nil, err
 	}
 	a := &spill{store: s, id: id, file: file, shape: s.shape}
-	a.entry = entry{
-		Label:   strings.ToValidUTF8(label[:min(len(label), maxLabel)], "\ufffd"),
-		Stream:  stream,
-		Created: time.Now(),
-		Shape:   a.shape,
-	}
 	if err = lock(file); err == nil {
-		err = s.putEntry(id, a.entry)
+		err = s.newEntry(id, entry{
+			Label:   strings.ToValidUTF8(label[:min(len(label), maxLabel)], "\ufffd"),
+			Stream:  stream,
+			Created: time.Now(),
+			Shape:   a.shape,
+		})
 	}
 	if err != nil {
 		a.discard()
@@ -305,28 +310,27 @@ func (s *Store) open(name string, flags int) (*os.File, error) {
 
 func (s *Store) pathOf(name string) string { return filepath.Join(s.path, name) }
 
-// putEntry writes an artifact's entry: others see the old one or the new one.
-func (s *Store) putEntry(id ID, e entry) error {
+// newEntry makes an artifact's entry.
+func (s *Store) newEntry(id ID, e entry) error {
+	return s.addToEntry(id, unix.O_CREAT|unix.O_EXCL, e)
+}
+
+// endEntry says in an artifact's entry that it is complete.
+func (s *Store) endEntry(id ID, lines int64) error {
+	return s.addToEntry(id, 0, entry{Ended: time.Now(), Lines: lines})
+}
+
+func (s *Store) addToEntry(id ID, flags int, e entry) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	name := string(id) + newSuffix
-	file, err := s.open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)
+	file, err := s.open(string(id)+entrySuffix, flags|unix.O_WRONLY|unix.O_APPEND)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = s.withDir(func(dir int) error {
-			err := unix.Renameat(dir, name, dir, string(id)+entrySuffix)
-			return os.NewSyscallError("rename", err)
-		})
-	}
-	if err != nil {
-		_ = s.unlink(name)
-	}
-	return err
+	_, err = file.Write(append(text, '\n'))
+	return errors.Join(err, file.Close())
 }
 
 // getEntry reads an artifact's entry.
@@ -340,11 +344,19 @@ func (s *Store) getEntry(id ID) (e entry, err error) {
 	}
 	defer file.Close()
 	text, err := io.ReadAll(io.LimitReader(file, 64<<10))
-	if err == nil {
-		err = json.Unmarshal(text, &e)
-	}
 	if err != nil {
-		return e, fmt.Errorf("%s: %w: %w", file.Name(), errBadEntry, err)
+		return e, err
+	}
+	if !bytes.Contains(text, []byte{'\n'}) {
+		return e, &os.PathError{Op: "read", Path: file.Name(), Err: fs.ErrNotExist} // not yet
+	}
+	for line := range bytes.Lines(text) {
+		if !bytes.HasSuffix(line, []byte{'\n'}) {
+			break
+		}
+		if err := json.Unmarshal(line, &e); err != nil {
+			return e, fmt.Errorf("%s: %w: %w", file.Name(), errBadEntry, err)
+		}
 	}
 	return e, nil
 }
@@ -365,7 +377,7 @@ func (s *Store) remove(id ID) error {
 	if isForeign(string(id)) {
 		return err
 	}
-	for _, suffix := range []string{newSuffix, entrySuffix} {
+	for _, suffix := range []string{marksSuffix, entrySuffix} {
 		if e := s.unlink(string(id) + suffix); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}

@@ -86,6 +86,12 @@ func (w *window) gap() (from, to int64) {
 	return int64(len(w.head)), w.size - int64(len(w.ring))
 }
 
+// keptGap is gap with its lines.
+func (w *window) keptGap() Gap {
+	from, to := w.gap()
+	return Gap{from, to, w.ends - lineEnds(w.head) - lineEnds(w.ring)}
+}
+
 // readAt copies kept bytes from off on, up to the gap or the end.
 func (w *window) readAt(p []byte, off int64) (n int) {
 	from, to := w.gap()
