@@ -17,9 +17,10 @@
 // file over a covered one, as git config does, the mount goes away: the name is
 // free until a [Watch] has covered it again.
 //
-// A tree that is mounted at a second place has protected paths there too, which
-// nothing covers: Landlock's rules go by the file, a mount by the name. Package
-// tamper finds what was changed that way.
+// A tree that is mounted at a second place has protected paths there too:
+// Landlock's rules go by the file, a mount by the name. The policy lists them if
+// they are there at the start. Package tamper finds what was changed by a mount
+// that was made later.
 //
 // The mounts take CAP_SYS_ADMIN or a user namespace (Linux 5.12 for both). In a
 // user namespace files of other users look like nobody's, and supplementary

@@ -130,8 +130,9 @@ type Resolved struct {
 	Repo *Repo
 	// Grants are what is opened, in order: user grants last.
 	Grants []Grant
-	// Protect lists what is to stay as it is, folders before what is in them.
-	// Only a mount layer can hold that.
+	// Protect lists what is to stay as it is, folders before what is in them,
+	// and by each name that a second mount gives it. Only a mount layer can hold
+	// that.
 	Protect []Protected
 	// Hide lists what is to look empty: real paths of what exists.
 	Hide []Hidden

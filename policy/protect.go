@@ -32,6 +32,9 @@ type protector struct {
 	// pretend lists that folder as if it had been made.
 	pretend bool
 
+	// covered says that mounts hold the list.
+	covered bool
+
 	// open are the real paths of what is writable and lies in nothing else that
 	// is.
 	open []string
@@ -59,7 +62,7 @@ func (r *resolver) protect(env *environ) {
 	if !r.o.MountLayer || !r.out.hasProtectable() {
 		return
 	}
-	p := &protector{r: r.out, caller: r.caller, home: r.home, makeHooks: !r.o.DryRun, pretend: r.o.DryRun}
+	p := &protector{r: r.out, caller: r.caller, home: r.home, makeHooks: !r.o.DryRun, pretend: r.o.DryRun, covered: true}
 	r.out.Protect = p.collect()
 	r.out.Notes = append(r.out.Notes, p.notes...)
 	if p.others {
@@ -104,6 +107,9 @@ func (p *protector) collect() []Protected {
 	}
 	if p.r.protectsGit() {
 		p.git(p.r.Repo)
+	}
+	if p.covered {
+		p.aliases()
 	}
 	return p.sorted()
 }
