@@ -149,6 +149,9 @@ func (s *Stream) toDisk(p []byte) (*spill, error) {
 		err = a.write(p, s.w.ends)
 	}
 	if err != nil {
+		if gone := a.gone(); gone != nil {
+			err = gone // what failed is a consequence
+		}
 		a.discard()
 		return nil, err
 	}

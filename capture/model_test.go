@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
 
 // model is the naive copy of a stream: all of its bytes.
@@ -311,6 +313,7 @@ func TestCollector(t *testing.T) {
 }
 
 func TestCollectorWithStore(t *testing.T) {
+	testenv.CheckFDs(t)
 	store := openStore(t, Limits{})
 	for seed := range uint64(200) {
 		r := newRand(seed)

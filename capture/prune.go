@@ -112,7 +112,9 @@ func (s *Store) scan() ([]stored, error) {
 		names, err = dir.Readdirnames(-1)
 		return err
 	})
-	if err != nil {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // somebody removed the folder
+	} else if err != nil {
 		return nil, err
 	}
 	var files []stored

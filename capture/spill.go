@@ -200,10 +200,12 @@ func (a *spill) finish(lines int64) error {
 	return setLock(a.file, unix.F_UNLCK)
 }
 
-// discard removes the artifact from the store. Whoever reads it gets
-// [os.ErrClosed].
+// discard removes the artifact from the store, or empties it where that isn't
+// allowed. Whoever reads it gets [os.ErrClosed].
 func (a *spill) discard() {
-	_ = a.store.remove(a.id)
+	if err := a.store.remove(a.id); err != nil {
+		_ = a.file.Truncate(0)
+	}
 	_ = a.close()
 }
 

@@ -1,0 +1,16 @@
+package capture
+
+import (
+	"os"
+	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Main(m, testenv.Helpers{
+		"drain":  drainHelper,
+		"faults": faultsHelper,
+		"writer": writerHelper,
+	}))
+}
