@@ -31,8 +31,9 @@ type Source interface {
 	io.ReaderAt
 	// Size returns how many bytes the stream has had so far, kept or not.
 	Size() int64
-	// Gap returns the bytes that aren't kept. While the stream is live To can
-	// grow, and From gets smaller only where an artifact is given up.
+	// Gap returns the bytes that aren't kept, and the zero Gap when all are.
+	// While the stream is live To can grow, and From gets smaller only where
+	// an artifact is given up.
 	Gap() Gap
 	// Live reports whether more may come.
 	Live() bool
@@ -41,8 +42,7 @@ type Source interface {
 	Wait(ctx context.Context, seen int64) error
 }
 
-// Gap is the part of a stream that isn't kept: the bytes From ≤ offset < To. From
-// equals To when all are there.
+// Gap is the part of a stream that isn't kept: the bytes From ≤ offset < To.
 type Gap struct {
 	From int64 `json:"from"`
 	To   int64 `json:"to"`

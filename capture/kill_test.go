@@ -32,9 +32,19 @@ type written struct {
 }
 
 // writerHelper fills artifacts of a store until it is killed, and says on
-// stdout what is written. Labels begin at a number.
+// stdout what is written. Labels begin at a number. The last argument is the
+// store's quota.
 func writerHelper(args []string) int {
-	store, err := OpenStore(args[0], Limits{Free: -1})
+	limits := Limits{Free: -1}
+	if len(args) > 2 {
+		quota, err := strconv.ParseInt(args[2], 10, 64)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		limits.Total = quota
+	}
+	store, err := OpenStore(args[0], limits)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -14,11 +14,12 @@ type Piece struct {
 const maxRuns = 2048
 
 // order is the log of which stream's turn it was. It knows the runs of what the
-// windows hold; and where these are too many, it knows the order of groups of
-// them only.
+// windows hold; where these are too many, those of less than grain bytes are
+// joined over the other stream's.
 type order struct {
-	runs []run
-	next int // length at which to shorten it; zero is the first time
+	runs  []run
+	next  int // length at which to shorten it; zero is the first time
+	grain int64
 }
 
 // run is from ≤ offset < to of a stream, that came at a stretch.
@@ -41,7 +42,7 @@ func (o *order) add(s *Stream, from int64, n int) {
 }
 
 // shorten drops runs that no window holds any more. Of what is left it joins
-// neighbours as long as that is too much.
+// small ones as long as that is too much.
 func (o *order) shorten() {
 	kept := o.runs[:0]
 	for _, r := range o.runs {
@@ -51,29 +52,28 @@ func (o *order) shorten() {
 	}
 	o.runs = kept
 	for len(o.runs) > maxRuns/2 {
-		o.runs = joinGroups(o.runs)
+		if o.runs = joined(o.runs, o.grain); len(o.runs) > maxRuns/2 {
+			o.grain = max(16, 2*o.grain)
+		}
 	}
 }
 
-// joinGroups makes one run of all of a stream's in each group of 8, unless a
-// gap is between them.
-func joinGroups(runs []run) []run {
-	out := runs[:0]
-	for len(runs) > 0 {
-		group := runs[:min(8, len(runs))]
-		runs = runs[len(group):]
-		start := len(out)
-	next:
-		for _, r := range group {
-			for i := len(out) - 1; i >= start; i-- {
-				if out[i].s == r.s {
-					if out[i].to != r.from {
-						break
-					}
-					out[i].to = r.to
-					continue next
-				}
-			}
+// joined takes runs together until they have grain bytes, and makes one of
+// those of each stream, unless a gap is between them.
+func joined(runs []run, grain int64) []run {
+	out, start, size := runs[:0], 0, int64(0)
+	for _, r := range runs {
+		if size >= grain {
+			start, size = len(out), 0
+		}
+		size += r.to - r.from
+		i := len(out) - 1
+		for i >= start && out[i].s != r.s {
+			i--
+		}
+		if i >= start && out[i].to == r.from {
+			out[i].to = r.to
+		} else {
 			out = append(out, r)
 		}
 	}
@@ -83,9 +83,9 @@ func joinGroups(runs []run) []run {
 // Merged returns what is in memory of both streams, in the order in which it was
 // written, cut as a [Snapshot] is, with one mark for what is omitted of each
 // stream. Output that came through two pipes has the order in which it was read
-// from them, which is nearly that in which it was written; and where more than
-// a thousand turns of the streams are in the windows it is approximate. A rune isn't
-// split by the other stream's output.
+// from them, which is nearly that in which it was written. Where more than a
+// thousand turns of the streams are in the windows, the order of the smallest is
+// given up. A rune isn't split by the other stream's output.
 func (c *Collector) Merged() []Piece {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -206,7 +206,8 @@ func (s *Store) room(grown int64) error {
 	// What can't be removed matters only if there is no room.
 	_, used, err := s.prune()
 	s.mu.Lock()
-	s.used, s.scanAt = used, used+max(roomStep, s.limits.Total/16)
+	// Other processes add to it too, and count only their own.
+	s.used, s.scanAt = used, used+min(64<<20, max(256<<10, s.limits.Total/16))
 	s.mu.Unlock()
 	if s.limits.Total > 0 && used > s.limits.Total {
 		return errors.Join(fmt.Errorf("%w: its quota of %d bytes is used up", ErrNoRoom, s.limits.Total), err)

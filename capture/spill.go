@@ -46,11 +46,11 @@ func (s shape) freed(size int64) int64 {
 	return max(0, (size-s.Head-s.Tail)/s.Step)
 }
 
-// gap returns what isn't kept of a stream of size bytes.
+// gap returns what isn't kept of a stream of size bytes, and zeroes when all is.
 func (s shape) gap(size int64) (from, to int64) {
 	n := s.freed(size)
 	if n == 0 {
-		return size, size
+		return 0, 0
 	}
 	return s.Head, s.Head + n*s.Step
 }

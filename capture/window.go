@@ -89,6 +89,9 @@ func (w *window) gap() (from, to int64) {
 // keptGap is gap with its lines.
 func (w *window) keptGap() Gap {
 	from, to := w.gap()
+	if from == to {
+		return Gap{}
+	}
 	return Gap{from, to, w.ends - lineEnds(w.head) - lineEnds(w.ring)}
 }
 
