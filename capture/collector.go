@@ -24,6 +24,10 @@ type Options struct {
 	// command, say. Bytes that aren't UTF-8 are replaced, and at most 4 KiB are
 	// kept.
 	Label string
+	// Wrote, if not nil, is called after each write that isn't empty, by the
+	// goroutine that writes: the stream then has it. It may read the stream,
+	// and must not write to it.
+	Wrote func()
 }
 
 // Collector holds the output of one command. Its memory is that of its windows
@@ -115,6 +119,9 @@ func (s *Stream) Write(p []byte) (int, error) {
 		// far ahead that its end, as they know it, is freed.
 		for part := range slices.Chunk(p, largeBuffer) {
 			s.write(part)
+		}
+		if s.c.opts.Wrote != nil && len(p) > 0 {
+			s.c.opts.Wrote()
 		}
 	}
 	return len(p), nil
