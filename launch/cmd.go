@@ -170,7 +170,7 @@ func (c *Cmd) Start() (err error) {
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	c.started, err = c.sandbox.attempt(func(v *variant) (*Started, error) {
+	c.started, err = c.sandbox.attempt(func(v *variant, overlays *slots) (*Started, error) {
 		p := &spawn.Plan{
 			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
 			NewSession: c.NewSession, NewGroup: c.NewGroup, ControllingTerminal: c.ControllingTerminal,
@@ -179,7 +179,7 @@ func (c *Cmd) Start() (err error) {
 		if p.Env == nil {
 			p.Env = v.resolved.Env
 		}
-		_, release, err := c.sandbox.confine(v, p)
+		_, release, err := c.sandbox.confine(v, p, overlays)
 		defer release()
 		if err != nil {
 			return nil, err

@@ -40,7 +40,7 @@ type Command struct {
 
 // plan makes the command's plan under v and writes "applied". The caller calls
 // release when the plan isn't needed any more.
-func (s *Sandbox) plan(v *variant, c *Command) (p *spawn.Plan, release func(), err error) {
+func (s *Sandbox) plan(v *variant, c *Command, overlays *slots) (p *spawn.Plan, release func(), err error) {
 	env := c.Env
 	if env == nil {
 		env = v.resolved.Env
@@ -54,7 +54,7 @@ func (s *Sandbox) plan(v *variant, c *Command) (p *spawn.Plan, release func(), e
 		Files: []int{0, 1, 2}, Inherit: c.Inherit,
 		NewSession: c.NewSession, Group: c.Group, KeepIgnored: keptSignals,
 	}
-	d, release, err := s.confine(v, p)
+	d, release, err := s.confine(v, p, overlays)
 	if err != nil {
 		return nil, release, err
 	}
@@ -75,7 +75,7 @@ func (s *Sandbox) plan(v *variant, c *Command) (p *spawn.Plan, release func(), e
 //
 // The caller must hold [runtime.LockOSThread] since before [Prepare].
 func (s *Sandbox) Exec(c *Command) error {
-	p, release, err := s.plan(s.variant(), c)
+	p, release, err := s.plan(s.variant(), c, &slots{})
 	defer release()
 	if err != nil {
 		return err
@@ -89,8 +89,8 @@ func (s *Sandbox) Exec(c *Command) error {
 // Where the machine turns out to have no mount layer, the record gets a second
 // line "applied": the last one counts.
 func (s *Sandbox) Start(c *Command) (*Started, error) {
-	started, err := s.attempt(func(v *variant) (*Started, error) {
-		p, release, err := s.plan(v, c)
+	started, err := s.attempt(func(v *variant, overlays *slots) (*Started, error) {
+		p, release, err := s.plan(v, c, overlays)
 		defer release()
 		if err != nil {
 			return nil, err
@@ -120,6 +120,7 @@ type Started struct {
 	Process *os.Process
 	Box     *Box
 	state   *tamper.State // nil if nothing is compared
+	slots   *slots        // of the caches
 	unwatch func()        // nil if nothing is watched
 }
 
@@ -139,8 +140,10 @@ func (s *Started) watch(w *mountns.Watch) {
 
 // Tampered says which protected paths are not as they were before the start.
 // It is to be called when the command has ended, with all that it left: what
-// somebody outside replaces isn't covered again from then on.
+// somebody outside replaces isn't covered again from then on, and what the
+// command has written to its caches is given to others.
 func (s *Started) Tampered() []Change {
+	s.slots.release()
 	if s.unwatch != nil {
 		s.unwatch()
 	}

@@ -80,6 +80,8 @@ type Sandbox struct {
 	bwrap bwrap.Support // if boxed
 	now   *variant
 	old   []*variant // that were found not to work here
+	// noOverlays says that no overlay could be mounted over a cache.
+	noOverlays bool
 }
 
 // fileID tells one folder from another that takes its name.

@@ -72,7 +72,9 @@ func (v *variant) snapshot() (*tamper.State, error) {
 func (v *variant) boxed() bool { return v.applied.Backend == BackendBwrap }
 
 // layered reports whether the command gets a mount namespace of ours.
-func (v *variant) layered() bool { return len(v.mounts.Mounts) > 0 }
+func (v *variant) layered() bool {
+	return !v.boxed() && len(v.mounts.Mounts)+len(v.resolved.Overlays) > 0
+}
 
 // addLate takes the rules for what is granted by name on a new file system out
 // of the ruleset: the child adds them when it is mounted.
@@ -94,11 +96,11 @@ func (v *variant) addLate() {
 // onNewFS reports whether a grant is for what is new, and not for what was
 // taken along.
 func (v *variant) onNewFS(g policy.Grant) bool {
-	if g.Origin != policy.FromTmp && g.Origin != policy.FromDevice {
+	if g.Origin != policy.FromTmp && g.Origin != policy.FromDevice && g.Origin != policy.FromCache {
 		return false
 	}
 	for _, dir := range v.mounts.NewFS {
-		if g.Path == dir || strings.HasPrefix(g.Path, dir+"/") {
+		if g.Path == dir || g.Origin != policy.FromCache && strings.HasPrefix(g.Path, dir+"/") {
 			return true
 		}
 	}
@@ -120,7 +122,9 @@ func (s *Sandbox) wantsLayer() bool {
 func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	p := s.policy
 	boxed := s.boxed && s.bwrap.Usable()
-	r, err := policy.Resolve(p, policy.Options{Environ: s.options.Environ, DryRun: s.options.DryRun, MountLayer: layer || boxed})
+	r, err := policy.Resolve(p, policy.Options{
+		Environ: s.options.Environ, DryRun: s.options.DryRun, MountLayer: layer || boxed, Overlays: layer && !boxed && !s.noOverlays,
+	})
 	if err != nil {
 		return nil, &SetupError{Stage: StagePolicy, Err: err}
 	}
@@ -267,23 +271,30 @@ func (s *Sandbox) ready(v *variant) error {
 
 // attempt starts a command under the present variant. If it turns out that
 // this machine has no mount layer, it tries the next way.
-func (s *Sandbox) attempt(start func(*variant) (*Started, error)) (*Started, error) {
+func (s *Sandbox) attempt(start func(*variant, *slots) (*Started, error)) (*Started, error) {
 	for {
 		v := s.variant()
 		state, err := v.snapshot()
 		if err != nil {
 			return nil, err
 		}
-		started, err := start(v)
+		slots, err := v.takeSlots()
+		if err != nil {
+			return nil, err
+		}
+		started, err := start(v, slots)
 		if err == nil {
-			started.state = state
+			started.state, started.slots = state, slots
 			started.watch(v.watch)
 			return started, nil
 		}
+		slots.release()
 		var box *boxError
 		switch {
 		case errors.As(err, &box):
 			err = s.otherBox(v, box)
+		case v.layered() && slots.failed(err):
+			err = s.withoutOverlays(v)
 		case v.layered() && mountns.Unsupported(err):
 			err = s.fallBack(v, err)
 		}
@@ -330,7 +341,7 @@ func (s *Sandbox) tryNamespaces() error {
 // standard output and error, and that lie outside the grants, are granted too:
 // "> /dev/stderr" opens them by name. Such a grant needs a ruleset of its own,
 // which release closes.
-func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, release func(), err error) {
+func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlock.Domain, release func(), err error) {
 	release = func() {}
 	if v.worktree != (fileID{}) {
 		now, err := identify(v.resolved.Worktree)
@@ -359,6 +370,9 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan) (d *landlock.Domain, releas
 	}
 	if v.layered() {
 		p.Namespaces, p.Mounts, p.Rules = v.namespaces, v.mounts.Mounts, v.late
+		if len(overlays.mounts) > 0 {
+			p.Mounts = append(slices.Clip(overlays.mounts), p.Mounts...)
+		}
 		if v.namespaces&unix.CLONE_NEWUSER != 0 {
 			if ssh := sshConfig(s.options.Environ); len(ssh) > 0 {
 				// First, since what is private or hidden may cover the copies.

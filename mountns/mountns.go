@@ -41,7 +41,8 @@ const Name = "mountns"
 
 // Plan is what a start in a mount namespace needs.
 type Plan struct {
-	// Mounts are made in order. Empty means that no namespace is needed.
+	// Mounts are made in order. Empty means that no namespace is needed, unless
+	// there are overlays ([Overlay]), which are to be mounted before.
 	Mounts []spawn.Mount
 	// NewFS are the folders that get a file system of their own: what is
 	// granted there by name needs a rule that the child adds.
@@ -53,6 +54,9 @@ type Plan struct {
 // paths exist, and changes nothing.
 func Compile(r *policy.Resolved) Plan {
 	var c compiler
+	for _, o := range r.Overlays { // mounted by the caller, before
+		c.plan.NewFS = append(c.plan.NewFS, o.Path)
+	}
 	if r.Policy.StrictMetadata {
 		c.strict(r)
 	}

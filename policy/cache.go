@@ -85,6 +85,7 @@ func (r *resolver) grantCache(env *environ) {
 			c.use(v.name, base+"/"+v.dir)
 		}
 	}
+	c.overlays()
 	c.golang()
 	c.node()
 	c.cargo()

@@ -113,6 +113,9 @@ type Options struct {
 	// MountLayer says that protected paths are covered by mounts, so that
 	// git's common directory can be granted as a whole.
 	MountLayer bool
+	// Overlays says that overlay file systems can be mounted over caches, if
+	// there is a mount layer for something else.
+	Overlays bool
 	// DryRun makes nothing on the file system: for a caller that only shows
 	// what would be granted. Folders that would be made are listed as if they
 	// had been.
@@ -136,6 +139,9 @@ type Resolved struct {
 	Protect []Protected
 	// Hide lists what is to look empty: real paths of what exists.
 	Hide []Hidden
+	// Overlays are mounted before everything else. They are granted too: by
+	// rules that are made when they are there.
+	Overlays []Overlay
 	// Mask lists sockets of programs outside that a mount layer covers. Only
 	// [Resolved.MaskSockets] fills it.
 	Mask []Masked
