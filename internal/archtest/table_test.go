@@ -37,6 +37,9 @@ var table = map[string]rule{
 	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
 	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
+	// A host is its own supervisor, by the launcher's code.
+	"runner/local": {ours: append([]string{"policy", "launch", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
+
 	"runner/environ":   {},
 	"runner/intercept": {libs: []string{"mvdan.cc/sh/v3/syntax"}},
 	"runner/pty":       {libs: []string{"github.com/creack/pty"}},

@@ -1,0 +1,190 @@
+package runner
+
+import (
+	"context"
+	"io"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fake is an executor whose commands do what a test says, at the test's times.
+type fake struct {
+	mu      sync.Mutex
+	started []*command
+	// on is told each command that is started; nil does nothing.
+	on  func(*command)
+	err error
+	// slow is how long a start takes.
+	slow   time.Duration
+	onlyMe Authority
+}
+
+func (f *fake) Authority() Authority {
+	if f.onlyMe.Name == "" {
+		return Authority{Name: "fake", Dir: "/fake", EndsAll: true}
+	}
+	return f.onlyMe
+}
+
+func (f *fake) Environ() []string { return []string{"PATH=/bin", "API_KEY=x"} }
+
+func (f *fake) Close() error { return nil }
+
+func (f *fake) Start(ctx context.Context, s *Spec) (Process, error) {
+	if f.slow > 0 {
+		select {
+		case <-time.After(f.slow):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if f.err != nil {
+		return nil, f.err
+	}
+	c := &command{spec: s, ended: make(chan struct{}), deaf: map[syscall.Signal]bool{}, exit: Exit{Code: 0}, left: 1}
+	c.outR, c.out = io.Pipe()
+	c.errR, c.err = io.Pipe()
+	f.mu.Lock()
+	f.started = append(f.started, c)
+	f.mu.Unlock()
+	if f.on != nil {
+		go f.on(c)
+	}
+	return c, nil
+}
+
+// command is a process of a fake.
+type command struct {
+	spec       *Spec
+	out, err   *io.PipeWriter
+	outR, errR *io.PipeReader
+
+	mu      sync.Mutex
+	ended   chan struct{}
+	exit    Exit
+	deaf    map[syscall.Signal]bool // what it doesn't heed
+	left    int                     // processes
+	signals []syscall.Signal
+	done    bool
+	// holds says that something holds the output open after the end.
+	holds bool
+	// onSignal replaces what a signal does.
+	onSignal func(syscall.Signal)
+	finished bool
+}
+
+// end ends the first process.
+func (c *command) end(e Exit) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.done {
+		return
+	}
+	c.done, c.exit = true, e
+	c.left--
+	if !c.holds {
+		_ = c.out.Close()
+		_ = c.err.Close()
+	}
+	close(c.ended)
+}
+
+func (c *command) Pid() int { return 4242 }
+
+func (c *command) Streams() Streams { return Streams{Stdout: c.outR, Stderr: c.errR} }
+
+func (c *command) Ended() <-chan struct{} { return c.ended }
+
+func (c *command) Signal(s syscall.Signal) error {
+	c.mu.Lock()
+	c.signals = append(c.signals, s)
+	on, deaf := c.onSignal, c.deaf[s]
+	c.mu.Unlock()
+	if on != nil {
+		on(s)
+		return nil
+	}
+	if !deaf {
+		c.end(Exit{Code: -1, Signal: s})
+		c.mu.Lock()
+		c.left = 0
+		c.mu.Unlock()
+	}
+	return nil
+}
+
+func (c *command) Remaining() (left []Survivor) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range c.left {
+		left = append(left, Survivor{Pid: 4242 + i, Name: "fake", Why: "fake"})
+	}
+	return left
+}
+
+func (c *command) Resize(Size) error { return ErrNoTerminal }
+
+func (c *command) Finish() (Exit, error) {
+	_ = c.outR.Close()
+	_ = c.errR.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finished {
+		panic("Finish is called twice")
+	}
+	c.finished = true
+	if !c.done {
+		return Exit{Code: -1}, nil
+	}
+	return c.exit, nil
+}
+
+func (c *command) sent() []syscall.Signal {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.signals)
+}
+
+// after ends a command by itself some time after its start.
+func after(d time.Duration, code int) func(*command) {
+	return func(c *command) {
+		<-time.After(d)
+		c.end(Exit{Code: code})
+	}
+}
+
+// fakeRunner returns a runner on a fake, and what it tells its observer.
+func fakeRunner(t *testing.T, f *fake, c Config) (*Runner, func() []EventKind) {
+	t.Helper()
+	var mu sync.Mutex
+	var kinds []EventKind
+	c.Executor = f
+	c.Observe = func(e Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Kind != EventOutput {
+			kinds = append(kinds, e.Kind)
+		}
+	}
+	r, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, func() []EventKind {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(kinds)
+	}
+}
+
+func resolve(t *testing.T, r *Runner, q Request) *Spec {
+	t.Helper()
+	s, err := r.Resolve(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}

@@ -1,0 +1,304 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"time"
+)
+
+// run is the goroutine of a command that has been handed off: it ends it when
+// it must, and finds out everything about its end. ctx ends the command as long
+// as somebody waits for it.
+func (e *Execution) run(ctx context.Context) {
+	e.out.copyAll(e.process.Streams(), e.spec.Lines)
+	e.stdin.feed(e.process.Streams().Stdin, e.spec.Stdin, e.spec.OpenStdin || e.spec.Terminal != nil)
+	e.await(ctx)
+	e.settle()
+}
+
+// await returns when the command has ended, by itself or not.
+func (e *Execution) await(ctx context.Context) {
+	hard, idle := newTimer(e.spec.Timeout), newTimer(e.spec.IdleTimeout)
+	defer hard.Stop()
+	defer idle.Stop()
+	ended, abort, background := e.process.Ended(), ctx.Done(), e.background
+	var adopted *poll // not nil when the first process has ended, and others are stayed with
+	for {
+		select {
+		case <-ended:
+			if e.spec.Leftover != LeftoverAdopt || len(e.process.Remaining()) == 0 {
+				return
+			}
+			e.emit(Event{Kind: EventExited})
+			ended, adopted = nil, newPoll(adoptedPoll)
+		case <-adopted.C():
+			if len(e.process.Remaining()) == 0 {
+				return
+			}
+			adopted.again()
+		case <-hard.C:
+			e.end(kill{CauseTimeout, e.spec.Stop})
+			return
+		case <-idle.C:
+			if quiet := time.Since(e.made) - time.Duration(e.outAt.Load()); quiet < e.spec.IdleTimeout {
+				idle.Reset(e.spec.IdleTimeout - quiet)
+				continue
+			}
+			e.end(kill{CauseIdle, e.spec.Stop})
+			return
+		case <-abort:
+			e.end(kill{CauseAborted, e.spec.Stop})
+			return
+		case k := <-e.kills:
+			e.end(k)
+			return
+		case <-background:
+			abort, background = nil, nil
+		}
+	}
+}
+
+// newTimer returns a timer, which never fires if d is 0.
+func newTimer(d time.Duration) *time.Timer {
+	if d > 0 {
+		return time.NewTimer(d)
+	}
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// end ends the command with all its processes. If it has ended by itself
+// before, that is what counts, and only what it left is ended.
+func (e *Execution) end(k kill) {
+	if !e.hasEnded() {
+		e.mu.Lock()
+		e.cause = k.cause
+		e.mu.Unlock()
+		e.emit(Event{Kind: EventStopping, Cause: k.cause})
+	}
+	for steps := k.steps; len(steps) > 0; steps = steps[1:] {
+		e.signal(steps[0].Signal)
+		gone, more := e.gone(steps[0].Wait)
+		if gone {
+			return
+		}
+		if more != nil { // somebody is more in a hurry
+			steps = append([]StopStep{{}}, more.steps...)
+		}
+	}
+	e.killAll()
+}
+
+// signal sends a signal to all processes.
+func (e *Execution) signal(s syscall.Signal) {
+	_ = e.process.Signal(s) // whether it did anything is seen by what remains
+	e.emit(Event{Kind: EventSignalled, Signal: signalName(s)})
+}
+
+func (e *Execution) hasEnded() bool {
+	select {
+	case <-e.process.Ended():
+		return true
+	default:
+		return false
+	}
+}
+
+// gone waits for all processes to end, at most for the given time, and returns
+// early with another wish to end the command.
+func (e *Execution) gone(within time.Duration) (gone bool, more *kill) {
+	bound := time.NewTimer(within)
+	defer bound.Stop()
+	select {
+	case <-e.process.Ended():
+	case <-bound.C:
+		return false, nil
+	case k := <-e.kills:
+		return false, &k
+	}
+	for p := newPoll(goonPoll); ; p.again() {
+		if len(e.process.Remaining()) == 0 {
+			return true, nil
+		}
+		select {
+		case <-p.C():
+		case <-bound.C:
+			return false, nil
+		case k := <-e.kills:
+			return false, &k
+		}
+	}
+}
+
+// killAll kills until nothing remains, or it has taken too long: then what
+// does is a survivor.
+func (e *Execution) killAll() {
+	bound := time.NewTimer(e.spec.StopBound)
+	defer bound.Stop()
+	e.emit(Event{Kind: EventSignalled, Signal: signalName(syscall.SIGKILL)})
+	for p := newPoll(goonPoll); ; p.again() {
+		_ = e.process.Signal(syscall.SIGKILL)
+		left := e.process.Remaining()
+		if len(left) == 0 && e.hasEnded() {
+			return
+		}
+		select {
+		case <-p.C():
+		case <-e.kills: // it is being done
+		case <-bound.C:
+			e.mu.Lock()
+			e.survive = left
+			e.mu.Unlock()
+			return
+		}
+	}
+}
+
+// settle finds out everything about a command that has ended, and says so.
+func (e *Execution) settle() {
+	e.mu.Lock()
+	e.ended = time.Now()
+	cause := e.cause
+	e.mu.Unlock()
+	e.emit(Event{Kind: EventExited})
+	e.drain(e.spec.DrainMax)
+	if cause == CauseNone {
+		e.tidy()
+	}
+	e.emit(e.totals(EventDrained))
+
+	heldOpen := !e.out.ended()
+	exit, err := e.process.Finish()
+	<-e.out.copied // Finish has closed the streams
+	e.out.c.End()
+	if d, ok := e.runner.config.Executor.(Denier); ok && exit.Sandbox != nil && (exit.Code != 0 || exit.Signal != 0) {
+		exit.Sandbox.Denials = d.Denials(e.spec, exit, e.lastWords())
+		exit.Sandbox.Denied = len(exit.Sandbox.Denials) > 0
+	}
+	e.mu.Lock()
+	e.exit, e.err, e.heldOpen = exit, err, heldOpen
+	switch {
+	case cause != CauseNone || exit.Signal == 0:
+	case exit.Usage != nil && exit.Usage.OOMKills != nil && *exit.Usage.OOMKills > 0:
+		e.cause = CauseMemory
+	default:
+		e.cause = CauseUnknown
+	}
+	e.state = StateExited
+	if e.cause != CauseNone && exit.Code < 0 {
+		e.state = StateKilled
+	}
+	e.mu.Unlock()
+	e.finish(EventSettled, "")
+}
+
+// lastWords is what the command printed last, of the stream that has its
+// complaints.
+func (e *Execution) lastWords() []byte {
+	shot := e.out.c.Stderr.Snapshot()
+	return append(shot.Head, shot.Tail...)
+}
+
+// drain waits for the output to end: no longer than the given time, nor for
+// longer than a while in which none came.
+func (e *Execution) drain(within time.Duration) {
+	if e.out.ended() {
+		return
+	}
+	since := int64(time.Since(e.made))
+	limit, idle := time.NewTimer(within), time.NewTimer(e.spec.DrainIdle)
+	defer limit.Stop()
+	defer idle.Stop()
+	for {
+		select {
+		case <-e.out.copied:
+			return
+		case <-limit.C:
+			return
+		case <-idle.C:
+			quiet := time.Since(e.made) - time.Duration(max(since, e.outAt.Load()))
+			if quiet >= e.spec.DrainIdle {
+				return
+			}
+			idle.Reset(e.spec.DrainIdle - quiet)
+		}
+	}
+}
+
+// tidy deals with the processes that a command has left which ended by itself.
+func (e *Execution) tidy() {
+	left := e.process.Remaining()
+	if len(left) == 0 {
+		return
+	}
+	e.mu.Lock()
+	if e.spec.Leftover == LeftoverKill {
+		e.leftover = left
+	} else {
+		e.survive = left
+	}
+	e.mu.Unlock()
+	if e.spec.Leftover == LeftoverKill {
+		e.killAll()
+		e.drain(e.spec.DrainIdle) // what they had written
+	}
+}
+
+// fail says that the command hasn't run.
+func (e *Execution) fail(err error) {
+	e.mu.Lock()
+	e.state, e.err, e.ended = StateFailed, err, time.Now()
+	var box *SandboxError
+	if errors.As(err, &box) {
+		if s := e.spec.Authority.Sandbox; s != nil {
+			failed := *s
+			failed.RunnerFailed = true
+			e.exit.Sandbox = &failed
+		}
+	}
+	e.mu.Unlock()
+	e.out.c.End()
+	e.finish(EventFailed, err.Error())
+}
+
+// finish is the last thing in a command's life.
+func (e *Execution) finish(kind EventKind, text string) {
+	e.cancel(nil)
+	e.runner.finished(e)
+	if e.runner.config.Observe != nil {
+		e.emit(Event{Kind: kind, Text: text, Result: e.Result()})
+	}
+	close(e.done)
+}
+
+// poll is a timer that waits ever longer.
+type poll struct {
+	timer     *time.Timer
+	next, max time.Duration
+}
+
+const (
+	goonPoll    = 20 * time.Millisecond
+	adoptedPoll = time.Second
+)
+
+func newPoll(limit time.Duration) *poll {
+	const first = time.Millisecond
+	return &poll{time.NewTimer(first), 2 * first, limit}
+}
+
+// C is when to look again; nil if p is.
+func (p *poll) C() <-chan time.Time {
+	if p == nil {
+		return nil
+	}
+	return p.timer.C
+}
+
+// again sets the timer anew, when it has fired or isn't waited for any more.
+func (p *poll) again() {
+	p.timer.Reset(p.next)
+	p.next = min(2*p.next, p.max)
+}

@@ -1,0 +1,173 @@
+package local
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/runner"
+	"golang.org/x/sys/unix"
+)
+
+// direct is a command that is a child of this process.
+type direct struct {
+	cmd   *launch.Cmd
+	box   *runner.Sandbox
+	boxed bool // by bubblewrap
+	files *files
+	ended chan struct{}
+
+	mu   sync.Mutex
+	tree *proctree.Tree
+}
+
+// startDirect starts a command as a child of this process, in a session of its
+// own.
+func startDirect(s *launch.Sandbox, spec *runner.Spec) (runner.Process, error) {
+	path, err := launch.LookPath(spec.Argv[0], spec.Dir, spec.Env)
+	if err != nil {
+		return nil, sandboxError(err)
+	}
+	f, err := openFiles(spec)
+	if err != nil {
+		return nil, &runner.StartError{Err: err}
+	}
+	c := s.Command(path, spec.Argv[1:]...)
+	c.Args[0] = spec.Argv[0]
+	c.Env, c.Dir, c.NewSession, c.ControllingTerminal = spec.Env, spec.Dir, true, f.terminal != nil
+	if f.stdin != nil {
+		c.Stdin = f.stdin
+	}
+	if spec.Leftover == runner.LeftoverKill {
+		c.Linger = spec.DrainIdle
+	}
+	c.Stdout, c.Stderr, c.ExtraFiles = f.stdout, f.stderr, f.extra
+	err = c.Start()
+	f.closeChild()
+	if err != nil {
+		f.close()
+		return nil, sandboxError(err)
+	}
+	applied := s.Applied() // as the start found it
+	p := &direct{
+		cmd: c, box: sandboxOf(&applied), boxed: applied.Backend == launch.BackendBwrap,
+		files: f, ended: make(chan struct{}),
+		tree: proctree.New(c.Process.Pid, spec.Mark()),
+	}
+	go func() {
+		awaitEnd(c.Process.Pid)
+		close(p.ended)
+	}()
+	return p, nil
+}
+
+// awaitEnd waits for a child to end, and leaves it to be reaped. Where the
+// kernel has pidfds (Linux 5.3), no thread waits.
+func awaitEnd(pid int) {
+	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
+		if unix.SetNonblock(fd, true) == nil {
+			f := os.NewFile(uintptr(fd), "pidfd")
+			defer func() { _ = f.Close() }()
+			if raw, err := f.SyscallConn(); err == nil && raw.Read(hasEnded) == nil {
+				return
+			}
+		} else {
+			_ = unix.Close(fd)
+		}
+	}
+	for {
+		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// hasEnded reports whether the process of a pidfd has.
+func hasEnded(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Poll(fds, 0)
+	return n > 0 && err == nil
+}
+
+func (p *direct) Pid() int { return p.cmd.Process.Pid }
+
+func (p *direct) Ended() <-chan struct{} { return p.ended }
+
+func (p *direct) Streams() runner.Streams { return p.files.streams }
+
+// Signal sends a signal to everything that can be found. Under bubblewrap, a
+// signal goes to the command, whose end is that of all; SIGKILL kills all.
+func (p *direct) Signal(s syscall.Signal) error {
+	if p.boxed {
+		return p.cmd.Signal(s)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tree.Signal(s)
+	return nil
+}
+
+// Remaining lists what can be found.
+func (p *direct) Remaining() []runner.Survivor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return survivors(p.tree.Scan())
+}
+
+func survivors(found []proctree.Process) (left []runner.Survivor) {
+	for _, f := range found {
+		left = append(left, runner.Survivor{Pid: f.Pid, Name: f.Name, Why: string(f.Why)})
+	}
+	return left
+}
+
+func (p *direct) Resize(s runner.Size) error { return p.files.resize(s) }
+
+// errNotEnded says that a command outlived everything that was done to end it.
+var errNotEnded = errors.New("the command could not be ended")
+
+// Finish reaps the command. One that could not be killed, since the kernel
+// holds it, is reaped when it ends.
+func (p *direct) Finish() (runner.Exit, error) {
+	p.files.close()
+	exit := runner.Exit{Code: -1, Sandbox: p.box}
+	select {
+	case <-p.ended:
+	default:
+		go func() {
+			<-p.ended
+			_ = p.cmd.Wait() // nobody asks any more
+		}()
+		return exit, errNotEnded
+	}
+	err := p.cmd.Wait()
+	end, ok := p.cmd.Status()
+	switch {
+	case ok:
+		fill(&exit, end.Status, &end.Rusage)
+	case p.cmd.ProcessState == nil:
+		return exit, err
+	default: // bubblewrap was killed, and the command with it
+		exit.Signal = syscall.SIGKILL
+	}
+	exit.Sandbox.Tampered = tampered(p.cmd.Tampered)
+	return exit, nil
+}
+
+// fill puts how a command ended into an exit.
+func fill(exit *runner.Exit, ws syscall.WaitStatus, ru *syscall.Rusage) {
+	if ws.Signaled() {
+		exit.Signal, exit.Core = ws.Signal(), ws.CoreDump()
+	} else {
+		exit.Code = ws.ExitStatus()
+	}
+	exit.Usage = &runner.Usage{
+		Source: "rusage", User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
+		MemoryPeak: ru.Maxrss * 1024, // the kernel counts in KiB
+	}
+}
