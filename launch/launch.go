@@ -156,6 +156,9 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	default:
 		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "the backend " + string(o.Backend)}}
 	}
+	if p.Limits.Any() {
+		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "limits"}}
+	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
 	if s.boxed = s.wantsBox(); s.boxed {
 		s.takeBwrap(bwrap.Find(o.Bwrap))

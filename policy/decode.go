@@ -240,16 +240,32 @@ func (w *walker) value(t reflect.Type) error {
 		if _, ok := token.(bool); !ok {
 			return w.wrongType("true or false", token)
 		}
-	case t.Kind() == reflect.Uint16:
+	case t.Kind() == reflect.Uint16, t.Kind() == reflect.Int64, t.Kind() == reflect.Float64:
 		number, ok := token.(json.Number)
 		if !ok {
 			return w.wrongType("a number", token)
 		}
-		if _, err := strconv.ParseUint(number.String(), 10, 16); err != nil {
-			return w.errorf("%s is no whole number from 0 to 65535", number)
-		}
+		return w.number(t.Kind(), number.String())
 	default:
 		return w.errorf("bug: no JSON form for %s", t)
+	}
+	return nil
+}
+
+func (w *walker) number(kind reflect.Kind, text string) error {
+	switch kind { //nolint:exhaustive // those of a policy
+	case reflect.Uint16:
+		if _, err := strconv.ParseUint(text, 10, 16); err != nil {
+			return w.errorf("%s is no whole number from 0 to 65535", text)
+		}
+	case reflect.Int64:
+		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+			return w.errorf("%s is no whole number, or too large a one", text)
+		}
+	default:
+		if _, err := strconv.ParseFloat(text, 64); err != nil {
+			return w.errorf("%s is too large a number", text)
+		}
 	}
 	return nil
 }

@@ -24,6 +24,12 @@ func samplePolicies() []Policy {
 			NoCache: true, Caps: []string{"kill"}, Require: []Promise{PromiseLimits}, BestEffort: true,
 		},
 		{Mode: Unconfined, Caps: []string{}},
+		{Limits: Limits{
+			Memory: 1 << 30, Swap: new(int64), Pids: 9, CPUs: 1.5, CPUWeight: 200,
+			IORead: []IORate{{Rate: 1 << 20}}, IOWrite: []IORate{{Device: "/dev/x\xff", Rate: 1}},
+			OOMScoreAdj: new(int64), OpenFiles: 9, FileSize: 9, Core: new(int64), Nice: -3, BestEffort: true, CgroupParent: "/sys/fs/cgroup/x",
+		}},
+		{Limits: Limits{Cgroup: []Path{"/sys/fs/cgroup/x"}}},
 		{Network: Network{Mode: NetworkNone}, Read: []Path{ReadSystem}},
 	}
 }

@@ -116,6 +116,9 @@ type Policy struct {
 	// and [UnixGPGAgent].
 	Unix []Path `json:"unix,omitempty"`
 
+	// Limits bounds what the command uses. Zero limits nothing.
+	Limits Limits `json:"limits,omitzero"`
+
 	// Env changes the environment. Zero passes the caller's on, less the
 	// repository-local GIT_* variables.
 	Env Env `json:"env,omitzero"`

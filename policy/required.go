@@ -17,7 +17,8 @@ func Promises() []Promise {
 // [Promises].
 //
 // Unless BestEffort is set these are write (but not in Unconfined) and those
-// that a field asks for ([Policy.Asks]); and always those in Require.
+// that a field asks for ([Policy.Asks]); and always those in Require. Limits
+// have a BestEffort of their own.
 func (p Policy) Required() []Promise {
 	var out []Promise
 	for _, promise := range Promises() {
@@ -32,6 +33,9 @@ func (p Policy) Required() []Promise {
 func (p Policy) Requires(promise Promise) bool {
 	if slices.Contains(p.Require, promise) {
 		return true
+	}
+	if promise == PromiseLimits { // the mode governs files
+		return p.Limits.Any() && !p.Limits.BestEffort && !p.BestEffort
 	}
 	if p.BestEffort || p.Mode == Unconfined {
 		return false
@@ -55,6 +59,8 @@ func (p Policy) Asks(promise Promise) bool {
 		return p.StrictMetadata
 	case PromiseNetwork:
 		return p.Network.Limited()
+	case PromiseLimits:
+		return p.Limits.Any()
 	}
 	return false
 }

@@ -16,7 +16,7 @@ type schemaNode struct {
 	Ref        string                `json:"$ref"`
 	Type       string                `json:"type"`
 	Enum       []string              `json:"enum"`
-	Const      string                `json:"const"`
+	Const      any                   `json:"const"`
 	Items      *schemaNode           `json:"items"`
 	AnyOf      []*schemaNode         `json:"anyOf"`
 	Properties map[string]schemaNode `json:"properties"`
@@ -50,8 +50,8 @@ func TestSchemaHoldsStruct(t *testing.T) {
 	if got, want := root.Defs["network"].Properties["mode"].Enum, stringsOf([]NetworkMode{NetworkAll, NetworkNone}); !slices.Equal(got, want) {
 		t.Errorf("schema: network.mode is one of %q; want %q", got, want)
 	}
-	if got := root.Properties["read"].Items.AnyOf[0].Const; got != string(ReadSystem) {
-		t.Errorf("schema: read's preset is %q; want %q", got, ReadSystem)
+	if got := root.Properties["read"].Items.AnyOf[0].Const; got != any(string(ReadSystem)) {
+		t.Errorf("schema: read's preset is %v; want %q", got, ReadSystem)
 	}
 	if got, want := root.Properties["unix"].Items.AnyOf[0].Enum, stringsOf([]Path{UnixSSHAgent, UnixGPGAgent}); !slices.Equal(got, want) {
 		t.Errorf("schema: unix's presets are %q; want %q", got, want)
@@ -115,6 +115,9 @@ func (s *schemaWalker) value(at string, n schemaNode, t reflect.Type) {
 		return
 	}
 	want := ""
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
 	switch t.Kind() {
 	case reflect.Struct:
 		s.object(at, n, t)
@@ -134,8 +137,10 @@ func (s *schemaWalker) value(at string, n schemaNode, t reflect.Type) {
 		want = "string"
 	case reflect.Bool:
 		want = "boolean"
-	case reflect.Uint16:
+	case reflect.Uint16, reflect.Int64:
 		want = "integer"
+	case reflect.Float64:
+		want = "number"
 	default:
 		s.t.Errorf("no schema is known for %s of type %s", at, t)
 	}
@@ -199,6 +204,10 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 		`{"caps": ["all"]}`, `{"caps": ["none"]}`, `{"caps": []}`, `{"caps": ["kill", "setuid"]}`,
 		`{"require": ["protect", "limits"], "best_effort": true}`,
 		`{"allow_broad": true, "no_protect": true, "no_cache": true}`,
+		`{"limits": {}}`, `{"limits": {"memory": 1, "swap": -1, "pids": 4194304, "cpus": 0.5, "cpu_weight": 10000}}`,
+		`{"limits": {"swap": 0, "cpus": 2, "io_read": [{"rate": 1}], "io_write": [{"device": "/dev/x", "rate": 1000}]}}`,
+		`{"limits": {"oom_score_adj": -1000, "nofile": 9, "fsize": 1, "core": 0, "nice": -40, "best_effort": true}}`,
+		`{"limits": {"cgroup": ["/sys/fs/cgroup/x"]}}`, `{"limits": {"cpus": 0, "cgroup_parent": "/sys/fs/cgroup/x"}}`,
 	}
 	bad := []string{
 		`[]`, `null`, `"x"`, `1`,
@@ -213,6 +222,14 @@ func TestSchemaAgreesWithDecode(t *testing.T) {
 		`{"ipc": {"allow_signals": 1}}`, `{"ipc": []}`,
 		`{"env": {"set": ["A"]}}`, `{"env": {"set": ["=A"]}}`, `{"env": {"unset": [""]}}`, `{"env": {"unset": ["A=B"]}}`,
 		`{"caps": ["CAP_KILL"]}`, `{"caps": ["all", "kill"]}`, `{"caps": "all"}`,
+		`{"limits": []}`, `{"limits": {"memory": -1}}`, `{"limits": {"memory": "1G"}}`, `{"limits": {"memory": 9223372036854775808}}`,
+		`{"limits": {"swap": -2}}`, `{"limits": {"swap": null}}`, `{"limits": {"pids": 4194305}}`, `{"limits": {"pids": 1.5}}`,
+		`{"limits": {"cpus": 0.001}}`, `{"limits": {"cpus": -1}}`, `{"limits": {"cpus": "1"}}`, `{"limits": {"cpus": 1e999}}`,
+		`{"limits": {"cpu_weight": 10001}}`, `{"limits": {"io_read": [{"rate": 0}]}}`, `{"limits": {"io_read": [{}]}}`,
+		`{"limits": {"io_write": [{"device": "x", "rate": 1}]}}`, `{"limits": {"io_write": {"rate": 1}}}`,
+		`{"limits": {"oom_score_adj": 1001}}`, `{"limits": {"nofile": -1}}`, `{"limits": {"fsize": -1}}`, `{"limits": {"core": -1}}`,
+		`{"limits": {"nice": 40}}`, `{"limits": {"cgroup": "/x"}}`, `{"limits": {"cgroup": ["x"]}}`, `{"limits": {"cgroup_parent": "x"}}`,
+		`{"limits": {"ram": 1}}`,
 		`{"require": ["writes"]}`, `{"best_effort": "yes"}`, `{"allow_broad": 0}`,
 	}
 	check := func(text string, want bool) {

@@ -33,6 +33,7 @@ func (p Policy) String() string {
 	s.choice("signals to processes outside", p.IPC.AllowSignals, "allowed", "refused")
 	s.choice("abstract sockets outside", p.IPC.AllowAbstract, "allowed", "refused")
 	s.paths("unix socket", p.Unix)
+	s.limits(p.Limits)
 	s.env(p.Env)
 	s.choice("tool caches", p.NoCache, "the user's", "redirected")
 	caps := p.Caps
@@ -110,6 +111,59 @@ func (s *shown) network(n Network) {
 		}
 		s.line(list.name, orElse(strings.Join(ports, ", "), "no port"))
 	}
+}
+
+func (s *shown) limits(l Limits) {
+	if !l.Any() && l.CgroupParent == "" && !l.BestEffort {
+		s.line("limits", "none")
+		return
+	}
+	number := func(name string, n int64) {
+		if n != 0 {
+			s.line(name, strconv.FormatInt(n, 10))
+		}
+	}
+	bytes := func(name string, n *int64) {
+		if n != nil {
+			s.line(name, size(*n))
+		}
+	}
+	swap, memory, fsize := l.Swap, &l.Memory, &l.FileSize
+	if l.Memory == 0 {
+		memory = nil
+	} else if swap == nil {
+		swap = new(int64)
+	}
+	if l.FileSize == 0 {
+		fsize = nil
+	}
+	bytes("memory", memory)
+	bytes("swap", swap)
+	number("processes and threads", l.Pids)
+	if l.CPUs != 0 {
+		s.line("processors", strconv.FormatFloat(l.CPUs, 'g', -1, 64))
+	}
+	number("processor weight", l.CPUWeight)
+	for _, list := range [...]struct {
+		name  string
+		rates []IORate
+	}{{"read rate", l.IORead}, {"write rate", l.IOWrite}} {
+		for _, r := range list.rates {
+			s.line(list.name, size(r.Rate)+" a second, "+orElse(r.Device.show(), "the worktree's device"))
+		}
+	}
+	if l.OOMScoreAdj != nil {
+		s.line("oom_score_adj", strconv.FormatInt(*l.OOMScoreAdj, 10))
+	}
+	number("open files of a process", l.OpenFiles)
+	bytes("size of a file", fsize)
+	bytes("size of a core dump", l.Core)
+	number("niceness added", l.Nice)
+	s.paths("control group", l.Cgroup)
+	if l.CgroupParent != "" {
+		s.line("control groups are made in", l.CgroupParent.show())
+	}
+	s.choice("limits that can't be held", l.BestEffort, "reported", "refused")
 }
 
 func (s *shown) env(e Env) {

@@ -13,7 +13,7 @@ import (
 func (p Policy) Validate() error {
 	checks := []func() error{
 		p.validateMode, p.validatePaths, p.validateNetwork, p.validateEnv,
-		p.validateCaps, p.validatePromises,
+		p.validateCaps, p.validatePromises, p.validateLimits,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

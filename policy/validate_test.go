@@ -153,6 +153,7 @@ metadata outside: left to the owner of the file
 network: all
 signals to processes outside: refused
 abstract sockets outside: refused
+limits: none
 environment: the caller's
 repository-local GIT_ variables: dropped
 tool caches: redirected
@@ -181,6 +182,7 @@ signals to processes outside: allowed
 abstract sockets outside: allowed
 unix socket: ssh-agent
 unix socket: /run/x
+limits: none
 environment: empty
 unset: A
 repository-local GIT_ variables: kept
@@ -219,6 +221,14 @@ func TestPolicyStringShowsAll(t *testing.T) {
 					value = reflect.ValueOf(true)
 				case reflect.Slice:
 					value = reflect.MakeSlice(field.Type, 1, 1)
+				case reflect.Int64:
+					value = reflect.ValueOf(int64(7))
+				case reflect.Float64:
+					value = reflect.ValueOf(7.5)
+				case reflect.Pointer:
+					value = reflect.New(field.Type.Elem())
+				case reflect.String:
+					value = reflect.ValueOf(Path("/x")).Convert(field.Type)
 				}
 			}
 			if name+field.Name == "Network.Mode" {
