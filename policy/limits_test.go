@@ -88,7 +88,8 @@ func TestValidateLimits(t *testing.T) {
 		{BestEffort: true},
 		{Cgroup: []Path{"/x"}, Memory: 1},
 		{Cgroup: []Path{"/x"}, CgroupParent: "/y"},
-		{CPUs: math.NaN()}, {CPUs: math.Inf(1)},
+		{CPUs: math.NaN()},
+		{CPUs: math.Inf(1)},
 	} {
 		var e *Error
 		if err := (Policy{Limits: l}).Validate(); !errors.As(err, &e) {
