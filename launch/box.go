@@ -40,6 +40,7 @@ type Box struct {
 	Pid int
 
 	bwrap  int // the child, not reaped
+	pidfd  int // of the command, until it is watched; -1 if there is none
 	inner  <-chan packet
 	exited <-chan struct{} // closed when bwrap has ended
 	words  <-chan string   // its standard error
@@ -51,10 +52,11 @@ type Box struct {
 	socket int // to the inner stage; -1 when it is closed
 }
 
-// packet is a report and the command's number, 0 unless it came along.
+// packet is a report, and the command by its number here and an open pidfd, 0
+// and -1 unless they came along.
 type packet struct {
 	report
-	pid int
+	pid, pidfd int
 }
 
 // Signal sends the command a signal.
@@ -177,7 +179,7 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{socket: ends.socket}
+	b := &Box{socket: ends.socket, pidfd: -1}
 	started := make(chan error, 1)
 	exited := make(chan struct{})
 	b.exited = exited
@@ -233,7 +235,7 @@ func (b *Box) await(name string) error {
 				}
 				return p.err(name)
 			case p.Event == reportStarted:
-				b.Pid = p.pid
+				b.Pid, b.pidfd = p.pid, p.pidfd
 				if b.Pid == 0 {
 					b.Pid = b.bwrap
 				}
@@ -301,36 +303,36 @@ func receive(socket int) <-chan packet {
 			if err != nil {
 				return // nobody else has the socket: a bug
 			}
-			packets <- packet{p, numberOf(oob[:oobn])}
+			pid, pidfd := commandOf(oob[:oobn])
+			packets <- packet{p, pid, pidfd}
 		}
 	}()
 	return packets
 }
 
-// numberOf returns the process of a pidfd that came along, by its number here,
-// and closes it; 0 if there is none.
-func numberOf(oob []byte) int {
+// commandOf returns a pidfd that came along, and its process by its number here;
+// 0 and -1 if there is none.
+func commandOf(oob []byte) (pid, pidfd int) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) != 1 {
-		return 0
+		return 0, -1
 	}
 	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
-		return 0
+		return 0, -1
 	}
-	defer func() { _ = unix.Close(fds[0]) }()
 	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fds[0]))
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(string(info)) {
-		if number, ok := strings.CutPrefix(line, "Pid:"); ok {
-			if pid, err := strconv.Atoi(strings.TrimSpace(number)); err == nil && pid > 0 {
-				return pid
+	if err == nil {
+		for line := range strings.Lines(string(info)) {
+			if number, ok := strings.CutPrefix(line, "Pid:"); ok {
+				if pid, err := strconv.Atoi(strings.TrimSpace(number)); err == nil && pid > 0 {
+					return pid, fds[0]
+				}
 			}
 		}
 	}
-	return 0
+	_ = unix.Close(fds[0])
+	return 0, -1
 }
 
 // wordsLimit bounds what is read of bubblewrap's standard error.

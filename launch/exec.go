@@ -126,16 +126,19 @@ type Started struct {
 
 // watch has what is replaced outside covered again.
 func (s *Started) watch(w *mountns.Watch) {
-	if w == nil {
-		return
-	}
-	pid := 0
+	pid, pidfd := 0, -1 // a child isn't reaped, so the number is its own
 	if s.Box != nil {
-		pid = s.Box.Pid
+		if s.Box.pidfd < 0 {
+			return
+		}
+		pid, pidfd = s.Box.Pid, s.Box.pidfd
+		defer func() { _ = unix.Close(pidfd) }()
 	} else {
 		pid = s.Process.Pid
 	}
-	s.unwatch, _ = w.Add(pid) // what isn't watched is compared
+	if w != nil {
+		s.unwatch, _ = w.Add(pid, pidfd) // what isn't watched is compared
+	}
 }
 
 // Tampered says which protected paths are not as they were before the start.

@@ -146,3 +146,32 @@ func TestReplacedOutside(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingMountedHere: a command that ends at once leaves no mount in the
+// host's own namespace.
+func TestNothingMountedHere(t *testing.T) {
+	needLayer(t)
+	repo := testenv.Self().NewRepo(t)
+	for _, backend := range []launch.Backend{launch.BackendMountns, launch.BackendBwrap} {
+		if backend == launch.BackendBwrap && !bwrap.Probe(t.Context(), "").Usable() {
+			testenv.Skip(t, "needs bubblewrap")
+		}
+		p := workspace(repo.Dir)
+		p.NoCache = true
+		s, err := launch.Prepare(p, launch.Options{Backend: backend, Environ: testenv.GitEnv(repo.Home)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			if err := s.Command("true").Run(); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile("/proc/self/mountinfo"); err != nil || strings.Contains(string(b), repo.Dir) {
+			t.Fatalf("%s: mounted here, %v:\n%s", backend, err, b)
+		}
+	}
+}

@@ -139,9 +139,14 @@ func TestWatchNothing(t *testing.T) {
 	}
 	testenv.CheckFDs(t)
 	w := mountns.NewWatch(&policy.Resolved{Protect: []policy.Protected{{Path: "/r/.git/config", Kind: policy.Frozen}}})
-	remove, err := w.Add(1 << 30)
+	remove, err := w.Add(1<<30, -1)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("Add of no process = %v; want %v", err, os.ErrNotExist)
+	}
+	remove()
+	// Nothing may ever be mounted in this process's own namespace.
+	if remove, err = w.Add(os.Getpid(), -1); err == nil {
+		t.Error("Add of a process without mounts of its own is no error")
 	}
 	remove()
 }

@@ -65,12 +65,19 @@ func NewWatch(r *policy.Resolved) *Watch {
 	return w
 }
 
-// Add begins to watch for the command with the given id, a child that isn't
-// reaped, or a descendant of one. The caller calls remove when the command has
-// ended with all that it left. Where that is impossible (no /proc), remove does
-// nothing, and the error says why.
-func (w *Watch) Add(pid int) (remove func(), err error) {
+// Add begins to watch for the command with the given id. Pidfd is an open one of
+// its, by which is seen that the id is still its own; -1 is for a child that
+// isn't reaped. The caller calls remove when the command has ended with all that
+// it left. Where that is impossible (no /proc, or the command has ended), remove
+// does nothing, and the error says why.
+func (w *Watch) Add(pid, pidfd int) (remove func(), err error) {
 	c, err := openCommand(pid)
+	if err == nil && pidfd >= 0 {
+		if err = unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
+			c.close()
+			err = os.NewSyscallError("pidfd_send_signal", err)
+		}
+	}
 	if err != nil {
 		return func() {}, err
 	}
@@ -169,22 +176,37 @@ func openCommand(pid int) (c *command, err error) {
 	if c.namespace, err = unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
 		return c, &os.PathError{Op: "open", Path: proc + "/ns/mnt", Err: err}
 	}
+	own, err := sameNamespace(c.namespace, "mnt")
+	if err == nil && own {
+		err = errOwnNamespace // whatever that is, it is no command of ours
+	}
+	if err != nil {
+		return c, err
+	}
 	if c.owner, err = unix.IoctlRetInt(c.namespace, unix.NS_GET_USERNS); err != nil {
 		c.owner = -1
 		return c, os.NewSyscallError("ioctl", err)
 	}
-	var theirs, own unix.Stat_t
-	if err = unix.Fstat(c.owner, &theirs); err != nil {
-		return c, os.NewSyscallError("fstat", err)
-	}
-	if err = unix.Stat("/proc/self/ns/user", &own); err != nil {
-		return c, &os.PathError{Op: "stat", Path: "/proc/self/ns/user", Err: err}
-	}
-	if theirs.Dev == own.Dev && theirs.Ino == own.Ino {
+	if own, err = sameNamespace(c.owner, "user"); err == nil && own {
 		_ = unix.Close(c.owner)
 		c.owner = -1
 	}
-	return c, nil
+	return c, err
+}
+
+var errOwnNamespace = errors.New("the process has no mounts of its own")
+
+// sameNamespace reports whether an open namespace is this process's own.
+func sameNamespace(fd int, kind string) (bool, error) {
+	var theirs, own unix.Stat_t
+	if err := unix.Fstat(fd, &theirs); err != nil {
+		return false, os.NewSyscallError("fstat", err)
+	}
+	path := "/proc/self/ns/" + kind
+	if err := unix.Stat(path, &own); err != nil {
+		return false, &os.PathError{Op: "stat", Path: path, Err: err}
+	}
+	return theirs.Dev == own.Dev && theirs.Ino == own.Ino, nil
 }
 
 func (c *command) close() {
