@@ -18,7 +18,7 @@ var all = []Filter{
 	{NoTerminalInjection: true, NoNetwork: true},
 	{NoTerminalInjection: true, PlainTCP: true},
 	{NoTerminalInjection: true, NoNewFilesystems: true, NoSubvolumes: true, NoForeignLimits: true},
-	filterOf(255),
+	filterOf(allFields),
 }
 
 func benchName(f Filter) string { return strings.ReplaceAll(f.String(), ", ", "+") }

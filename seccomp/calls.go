@@ -29,6 +29,7 @@ const (
 	callFsconfig
 	callFspick
 	callPrlimit
+	callClone3
 	numCalls
 )
 
@@ -97,6 +98,7 @@ var amd64Numbers = numbers{
 	callFsconfig:        431,
 	callFspick:          433,
 	callPrlimit:         302,
+	callClone3:          435,
 }
 
 var i386Numbers = numbers{
@@ -123,6 +125,7 @@ var i386Numbers = numbers{
 	callFsconfig:        431,
 	callFspick:          433,
 	callPrlimit:         340,
+	callClone3:          435,
 }
 
 var arm64Numbers = numbers{
@@ -149,6 +152,7 @@ var arm64Numbers = numbers{
 	callFsconfig:        431,
 	callFspick:          433,
 	callPrlimit:         261,
+	callClone3:          435,
 }
 
 var armNumbers = numbers{
@@ -175,4 +179,5 @@ var armNumbers = numbers{
 	callFsconfig:        431,
 	callFspick:          433,
 	callPrlimit:         369,
+	callClone3:          435,
 }

@@ -37,6 +37,7 @@ var callNames = map[call]string{
 	callFsconfig:        "FSCONFIG",
 	callFspick:          "FSPICK",
 	callPrlimit:         "PRLIMIT64",
+	callClone3:          "CLONE3",
 }
 
 // TestNumbers holds the tables against those of golang.org/x/sys, which are

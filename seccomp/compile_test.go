@@ -158,6 +158,10 @@ func want(f Filter, m machine, d data) syscall.Errno {
 		if f.NoForeignLimits && arg(0) != 0 && d.args[2] != 0 {
 			return syscall.EPERM
 		}
+	case callClone3:
+		if f.NoForeignGroups {
+			return syscall.ENOSYS
+		}
 	case callIOUringSetup, callIOUringEnter, callIOUringRegister:
 		if sockets || f.NoTruncate {
 			return syscall.ENOSYS
@@ -166,8 +170,11 @@ func want(f Filter, m machine, d data) syscall.Errno {
 	return 0
 }
 
-// filterOf returns one of the 256 filters.
-func filterOf(bits uint8) Filter {
+// allFields has a bit for each field of a filter.
+const allFields = 1<<9 - 1
+
+// filterOf returns one of the 512 filters.
+func filterOf(bits uint16) Filter {
 	return Filter{
 		NoNetwork:           bits&1 != 0,
 		NoTerminalInjection: bits&2 != 0,
@@ -177,13 +184,14 @@ func filterOf(bits uint8) Filter {
 		NoNewFilesystems:    bits&32 != 0,
 		NoSubvolumes:        bits&64 != 0,
 		NoForeignLimits:     bits&128 != 0,
+		NoForeignGroups:     bits&256 != 0,
 	}
 }
 
 // some returns each filter that has one or two fields set, and the one with all.
 func some() []Filter {
-	fs := []Filter{filterOf(255)}
-	for i := range 8 {
+	fs := []Filter{filterOf(allFields)}
+	for i := range 9 {
 		for j := range i + 1 {
 			fs = append(fs, filterOf(1<<i|1<<j))
 		}
@@ -256,12 +264,12 @@ func TestOtherDoors(t *testing.T) {
 }
 
 func FuzzCompile(f *testing.F) {
-	f.Add(uint8(1), true, uint32(unix.AUDIT_ARCH_X86_64), uint32(41), uint64(2), uint64(1), uint64(0), uint64(0))
-	f.Add(uint8(2), true, uint32(unix.AUDIT_ARCH_I386), uint32(54), uint64(0), uint64(0x5412), uint64(0), uint64(0))
-	f.Add(uint8(8), false, uint32(unix.AUDIT_ARCH_ARM), uint32(290), uint64(0), uint64(0), uint64(0), uint64(1<<29))
-	f.Add(uint8(31), false, uint32(unix.AUDIT_ARCH_AARCH64), uint32(56), uint64(0), uint64(0), uint64(0x203), uint64(0))
-	f.Fuzz(func(t *testing.T, bits uint8, onAMD64 bool, arch, nr uint32, a0, a1, a2, a3 uint64) {
-		filter, m := filterOf(bits), arm64
+	f.Add(uint16(1), true, uint32(unix.AUDIT_ARCH_X86_64), uint32(41), uint64(2), uint64(1), uint64(0), uint64(0))
+	f.Add(uint16(2), true, uint32(unix.AUDIT_ARCH_I386), uint32(54), uint64(0), uint64(0x5412), uint64(0), uint64(0))
+	f.Add(uint16(8), false, uint32(unix.AUDIT_ARCH_ARM), uint32(290), uint64(0), uint64(0), uint64(0), uint64(1<<29))
+	f.Add(uint16(31), false, uint32(unix.AUDIT_ARCH_AARCH64), uint32(56), uint64(0), uint64(0), uint64(0x203), uint64(0))
+	f.Fuzz(func(t *testing.T, bits uint16, onAMD64 bool, arch, nr uint32, a0, a1, a2, a3 uint64) {
+		filter, m := filterOf(bits&allFields), arm64
 		if onAMD64 {
 			m = amd64
 		}

@@ -3,6 +3,7 @@ package seccomp
 import (
 	"fmt"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -40,6 +41,35 @@ func TestNoSubvolumes(t *testing.T) {
 		expectation{do("ioctl", unix.TCGETS, 0), ok, 0},
 		expectation{do("io-uring"), ok, 0})
 	expect(t, setup{Filter: Filter{NoSubvolumes: true}}, es)
+}
+
+// TestNoForeignGroups: programs see a kernel without clone3, and start others
+// all the same.
+func TestNoForeignGroups(t *testing.T) {
+	expect(t, setup{Filter: Filter{NoForeignGroups: true}}, []expectation{
+		{do("raw", unix.SYS_CLONE3, 0, 0), []syscall.Errno{syscall.EINVAL, syscall.EFAULT}, syscall.ENOSYS},
+		{do("io-uring"), ok, 0},
+	})
+	for _, tt := range []struct {
+		tool, out string
+		args      []string
+	}{
+		{"sh", "5", []string{"-c", "echo $(echo 2 | cat) | sed s/2/5/ & wait"}},
+		{"python3", "3 4 5 hello", []string{"-c", pythonLocal}},
+		{"node", "worker 42\nchild hello", []string{"-e", nodeLocal}},
+		{"go", "go version", []string{"version"}},
+	} {
+		t.Run(tt.tool, func(t *testing.T) {
+			u := testenv.Self()
+			tool := needSystemTool(t, u, tt.tool)
+			cmd := u.Helper(t, "filtered", append([]string{`{"Filter":{"NoForeignGroups":true}}`, tool}, tt.args...)...)
+			cmd.Dir = u.Dir(t)
+			cmd.Env = append(cmd.Env, "HOME="+cmd.Dir, "TMPDIR="+cmd.Dir)
+			if r := testenv.Run(t, cmd); r.Code != 0 || !strings.Contains(r.Stdout, tt.out) {
+				t.Errorf("%v; want %q", r, tt.out)
+			}
+		})
+	}
 }
 
 // TestNoForeignLimits sets limits of this process, from the filtered one. What

@@ -124,6 +124,10 @@ var (
 		{callPrlimit, syscall.EPERM, []condition{{arg: 0, mask: whole, val: 0, not: true}, {arg: 2, mask: whole, val: 0, not: true, high: true}}},
 	}
 
+	groupRules = []rule{
+		{callClone3, syscall.ENOSYS, nil},
+	}
+
 	socketcallRules = []rule{
 		{callSocketcall, syscall.ENOSYS, nil},
 	}
@@ -137,7 +141,7 @@ var (
 
 // rules returns the rules of f.
 func (f Filter) rules() [][]rule {
-	all := make([][]rule, 0, 10)
+	all := make([][]rule, 0, 11)
 	sockets := f.NoNetwork || f.PlainTCP || f.NoListen
 	for _, part := range [...]struct {
 		on    bool
@@ -151,6 +155,7 @@ func (f Filter) rules() [][]rule {
 		{f.NoNewFilesystems, filesystemRules},
 		{f.NoSubvolumes, subvolumeRules},
 		{f.NoForeignLimits, limitRules},
+		{f.NoForeignGroups, groupRules},
 		{sockets, socketcallRules},
 		{sockets || f.NoTruncate, ioUringRules},
 	} {

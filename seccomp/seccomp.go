@@ -107,6 +107,11 @@ type Filter struct {
 	// the caller, for which the process is 0, with EPERM: a limit on its cpu
 	// time kills a process that no signal may reach. Limits can be read.
 	NoForeignLimits bool
+	// NoForeignGroups refuses clone3(2), with ENOSYS, upon which programs make
+	// do with clone(2): by flags that lie in memory a child could begin in any
+	// control group that its user may write to, and so outside its limits. A
+	// descriptor that is open for reading is enough for that.
+	NoForeignGroups bool
 }
 
 // ForNetwork returns the part of a filter that n needs: NoNetwork for a mode of
@@ -151,6 +156,7 @@ func (f Filter) With(g Filter) Filter {
 		NoNewFilesystems:    f.NoNewFilesystems || g.NoNewFilesystems,
 		NoSubvolumes:        f.NoSubvolumes || g.NoSubvolumes,
 		NoForeignLimits:     f.NoForeignLimits || g.NoForeignLimits,
+		NoForeignGroups:     f.NoForeignGroups || g.NoForeignGroups,
 	}
 }
 
@@ -170,6 +176,7 @@ func (f Filter) String() string {
 		{f.NoNewFilesystems, "new-filesystems"},
 		{f.NoSubvolumes, "subvolumes"},
 		{f.NoForeignLimits, "foreign-limits"},
+		{f.NoForeignGroups, "foreign-groups"},
 	} {
 		if p.on {
 			s = append(s, p.name)

@@ -32,7 +32,7 @@ func TestString(t *testing.T) {
 	}{
 		{Filter{}, "nothing"},
 		{Filter{NoTerminalInjection: true}, "terminal-injection"},
-		{filterOf(255), "network, terminal-injection, truncate, tcp-variants, listen, new-filesystems, subvolumes, foreign-limits"},
+		{filterOf(allFields), "network, terminal-injection, truncate, tcp-variants, listen, new-filesystems, subvolumes, foreign-limits, foreign-groups"},
 	} {
 		if got := tt.f.String(); got != tt.want {
 			t.Errorf("%#v.String() = %q; want %q", tt.f, got, tt.want)
@@ -42,8 +42,8 @@ func TestString(t *testing.T) {
 
 // TestWith holds With against what it says, for all pairs.
 func TestWith(t *testing.T) {
-	for a := range uint8(255) {
-		for b := range uint8(255) {
+	for a := range uint16(allFields + 1) {
+		for b := range uint16(allFields + 1) {
 			if got, want := filterOf(a).With(filterOf(b)), filterOf(a|b); got != want {
 				t.Errorf("(%v).With(%v) = %v; want %v", filterOf(a), filterOf(b), got, want)
 			}
