@@ -112,6 +112,24 @@ func (g *program) signals(forked bool) bool {
 	return true
 }
 
+// rank says how the process stands against others.
+//
+//go:nosplit
+//go:norace
+func (g *program) rank() bool {
+	if g.plan.Nice != 0 {
+		// The call returns 20 less the niceness.
+		now, _, e := syscall.RawSyscall(unix.SYS_GETPRIORITY, unix.PRIO_PROCESS, 0, 0)
+		if e == 0 {
+			_, _, e = syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(20-int(now)+g.plan.Nice))
+		}
+		if e != 0 {
+			return g.fail(StageNice, 0, e)
+		}
+	}
+	return g.writeFiles(g.oomScoreAdj, StageOOMScoreAdj)
+}
+
 // enter moves the process to where it belongs: control groups, mounts and
 // folder.
 //
@@ -120,6 +138,9 @@ func (g *program) signals(forked bool) bool {
 //go:nocheckptr
 func (g *program) enter() bool {
 	self := [1]byte{'0'}
+	if !g.rank() {
+		return false
+	}
 	for i := 0; i < len(g.plan.JoinFDs); i++ {
 		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.plan.JoinFDs[i]), uintptr(unsafe.Pointer(&self)), 1); e != 0 {
 			return g.fail(StageCgroup, i, e)

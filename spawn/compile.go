@@ -34,6 +34,7 @@ type program struct {
 	hasCaps     bool
 	filters     []unix.SockFprog
 	idMaps      []procFile
+	oomScoreAdj []procFile // one or none
 	mounts      []mount
 	slots       [MaxMountSlots]int
 	rules       []rule
@@ -141,6 +142,10 @@ func compile(p *Plan) (*program, error) {
 		return nil, bad(name)
 	}
 	g.addRlimits(p.Rlimits)
+	if p.OOMScoreAdj != nil {
+		path, _ := syscall.BytePtrFromString("/proc/self/oom_score_adj")
+		g.oomScoreAdj = []procFile{{path, strconv.AppendInt(nil, int64(*p.OOMScoreAdj), 10)}}
+	}
 	if p.Caps != nil {
 		g.hasCaps = true
 		g.caps = newCapSets(*p.Caps)

@@ -15,15 +15,24 @@ import (
 //go:norace
 //go:nocheckptr
 func (g *program) mapIDs() bool {
-	for i := 0; i < len(g.idMaps); i++ {
-		f := &g.idMaps[i]
+	return g.writeFiles(g.idMaps, StageIDMap)
+}
+
+// writeFiles writes files of the child's own in /proc.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) writeFiles(files []procFile, stage Stage) bool {
+	for i := 0; i < len(files); i++ {
+		f := &files[i]
 		fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, atFdCwd, uintptr(unsafe.Pointer(f.path)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
 		if e == 0 {
 			_, _, e = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&f.data[0])), uintptr(len(f.data)))
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
 		}
 		if e != 0 {
-			return g.fail(StageIDMap, i, e)
+			return g.fail(stage, i, e)
 		}
 	}
 	return true

@@ -73,6 +73,10 @@ type Plan struct {
 	// Rlimits are set in order. The soft limit on open files, which Go raises
 	// for itself, is put back first.
 	Rlimits []Rlimit
+	// Nice is added to the niceness. The kernel keeps it between -20 and 19.
+	Nice int
+	// OOMScoreAdj, if not nil, is written to /proc/self/oom_score_adj.
+	OOMScoreAdj *int
 	// CgroupFD, if not zero, is an open folder of a version 2 control group
 	// in which the child is made (Linux 5.7). Exec can't do that and refuses.
 	CgroupFD int
@@ -143,6 +147,8 @@ const (
 	StageSession
 	StageForeground
 	StageSignals
+	StageNice
+	StageOOMScoreAdj
 	StageCgroup
 	StageMount
 	StageDir
@@ -158,25 +164,27 @@ const (
 )
 
 var stageNames = [...]string{
-	StagePlan:       "plan",
-	StageClone:      "clone",
-	StageIDMap:      "user namespace",
-	StageJoin:       "another's namespace",
-	StageSession:    "session",
-	StageForeground: "foreground",
-	StageSignals:    "signals",
-	StageCgroup:     "cgroup",
-	StageMount:      "mount",
-	StageDir:        "chdir",
-	StageFiles:      "descriptors",
-	StageTerminal:   "controlling terminal",
-	StageRlimit:     "rlimit",
-	StageCaps:       "capabilities",
-	StageNoNewPrivs: "no_new_privs",
-	StageRule:       "landlock rule",
-	StageLandlock:   "landlock",
-	StageSeccomp:    "seccomp",
-	StageExec:       "exec",
+	StagePlan:        "plan",
+	StageClone:       "clone",
+	StageIDMap:       "user namespace",
+	StageJoin:        "another's namespace",
+	StageSession:     "session",
+	StageForeground:  "foreground",
+	StageSignals:     "signals",
+	StageNice:        "niceness",
+	StageOOMScoreAdj: "oom_score_adj",
+	StageCgroup:      "cgroup",
+	StageMount:       "mount",
+	StageDir:         "chdir",
+	StageFiles:       "descriptors",
+	StageTerminal:    "controlling terminal",
+	StageRlimit:      "rlimit",
+	StageCaps:        "capabilities",
+	StageNoNewPrivs:  "no_new_privs",
+	StageRule:        "landlock rule",
+	StageLandlock:    "landlock",
+	StageSeccomp:     "seccomp",
+	StageExec:        "exec",
 }
 
 func (s Stage) String() string {

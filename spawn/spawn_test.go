@@ -50,6 +50,8 @@ type facts struct {
 	Fds    []string
 	Nofile uint64
 	Core   uint64
+	Nice   int
+	OOM    string
 	Status map[string]string
 }
 
@@ -74,6 +76,8 @@ func report() {
 	}
 	f.Nofile, _, _ = nofile.Original()
 	f.Core = softLimit(unix.RLIMIT_CORE)
+	f.Nice = niceness()
+	f.OOM = oomScoreAdj()
 	if err := json.NewEncoder(os.Stdout).Encode(f); err != nil {
 		os.Exit(3)
 	}
@@ -92,6 +96,16 @@ func softLimit(resource int) uint64 {
 		return 0
 	}
 	return l.Cur
+}
+
+func niceness() int {
+	n, _ := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	return 20 - n
+}
+
+func oomScoreAdj() string {
+	b, _ := os.ReadFile("/proc/self/oom_score_adj")
+	return strings.TrimSpace(string(b))
 }
 
 // self returns a plan that starts the report helper. The test binary may be
@@ -184,6 +198,7 @@ func TestStart(t *testing.T) {
 
 func TestStartSettings(t *testing.T) {
 	umask := 0o137
+	oom, nice := 321, niceness()
 	tests := []struct {
 		name string
 		set  func(*spawn.Plan)
@@ -194,6 +209,9 @@ func TestStartSettings(t *testing.T) {
 		{"group", func(p *spawn.Plan) { p.NewGroup = true }, func(f facts) bool { return !f.Leader && f.Group }},
 		{"joined group", func(p *spawn.Plan) { p.Group = unix.Getpgrp() }, func(f facts) bool { return !f.Leader && !f.Group }},
 		{"rlimit", func(p *spawn.Plan) { p.Rlimits = []spawn.Rlimit{{Resource: unix.RLIMIT_CORE}} }, func(f facts) bool { return f.Core == 0 }},
+		{"niceness", func(p *spawn.Plan) { p.Nice = 3 }, func(f facts) bool { return f.Nice == nice+3 }},
+		{"most niceness", func(p *spawn.Plan) { p.Nice = 39 }, func(f facts) bool { return f.Nice == 19 }},
+		{"oom_score_adj", func(p *spawn.Plan) { p.OOMScoreAdj = &oom }, func(f facts) bool { return f.OOM == "321" }},
 		{"no_new_privs", func(p *spawn.Plan) { p.NoNewPrivs = true }, func(f facts) bool { return f.Status["NoNewPrivs"] == "1" }},
 		{"no caps", func(p *spawn.Plan) { p.Caps = new(uint64) }, func(f facts) bool {
 			return strings.Trim(f.Status["CapPrm"]+f.Status["CapEff"]+f.Status["CapInh"]+f.Status["CapAmb"], "0") == "" &&
@@ -210,6 +228,9 @@ func TestStartSettings(t *testing.T) {
 			tt.set(p)
 			if f := runFacts(t, p); !tt.ok(f) {
 				t.Errorf("got %+v", f)
+			}
+			if n, s := niceness(), oomScoreAdj(); n != nice || s == "321" {
+				t.Errorf("the caller has niceness %d and oom_score_adj %s", n, s)
 			}
 		})
 	}
@@ -393,6 +414,7 @@ func TestStartErrors(t *testing.T) {
 			p.Filters, p.NoNewPrivs = [][]unix.SockFilter{{{Code: 0xffff}}}, true
 		}, spawn.StageSeccomp, syscall.EINVAL},
 		{"bad group", func(p *spawn.Plan) { p.JoinFDs = []int{997} }, spawn.StageCgroup, syscall.EBADF},
+		{"bad oom_score_adj", func(p *spawn.Plan) { n := 1001; p.OOMScoreAdj = &n }, spawn.StageOOMScoreAdj, syscall.EINVAL},
 		{"bad rlimit", func(p *spawn.Plan) { p.Rlimits = []spawn.Rlimit{{Resource: 99}} }, spawn.StageRlimit, syscall.EINVAL},
 		{"bad terminal", func(p *spawn.Plan) { p.NewSession, p.ControllingTerminal = true, true }, spawn.StageTerminal, syscall.ENOTTY},
 		{"NUL", func(p *spawn.Plan) { p.Argv = []string{"a\x00b"} }, spawn.StagePlan, syscall.EINVAL},
