@@ -53,6 +53,7 @@ func measure(o options) (all []section, err error) {
 		{"rules", b.rules},
 		{"status", b.status},
 		{"grep", b.grep},
+		{"drain", b.drain},
 	} {
 		if o.only != "" && o.only != s.name {
 			continue

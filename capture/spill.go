@@ -80,15 +80,16 @@ func (s shape) clip(n int, off, size int64) (int, error) {
 // spill is an artifact that its stream writes to. Methods but readAt, gap,
 // gone and closed are for one goroutine at a time.
 type spill struct {
-	store   *Store
-	id      ID
-	file    *os.File // read and written; locked until the end
-	shape   shape
-	marks   *os.File // once the head is full
-	size    atomic.Int64
-	freed   int64 // to where the gap's disk space was given back
-	checked int64 // size at the last look at the room
-	isShut  atomic.Bool
+	store     *Store
+	id        ID
+	file      *os.File // read and written; locked until the end
+	shape     shape
+	marks     *os.File // once the head is full
+	size      atomic.Int64
+	freed     int64 // to where the gap's disk space was given back
+	checked   int64 // size at the last look at the room
+	shut      atomic.Bool
+	discarded atomic.Bool
 }
 
 // write appends p, which ends line ends precede. After an error the artifact is
@@ -173,19 +174,17 @@ func (a *spill) gap() Gap {
 // gone returns an error when the artifact isn't in the store any more, although
 // its file can still be read.
 func (a *spill) gone() error {
-	if a.closed() {
-		return nil
+	var st unix.Stat_t
+	err := withFD(a.file, func(fd int) error { return os.NewSyscallError("fstat", unix.Fstat(fd, &st)) })
+	switch {
+	case a.discarded.Load():
+		return ErrGone
+	case a.closed():
+		return nil // nobody looks after it any more
+	case err == nil && st.Nlink == 0:
+		return ErrGone
 	}
-	return withFD(a.file, func(fd int) error {
-		var st unix.Stat_t
-		if err := unix.Fstat(fd, &st); err != nil {
-			return os.NewSyscallError("fstat", err)
-		}
-		if st.Nlink == 0 {
-			return ErrGone
-		}
-		return nil
-	})
+	return err
 }
 
 // finish completes the artifact and gives up the ownership. It fails when the
@@ -203,6 +202,7 @@ func (a *spill) finish(lines int64) error {
 // discard removes the artifact from the store, or empties it where that isn't
 // allowed. Whoever reads it gets [os.ErrClosed].
 func (a *spill) discard() {
+	a.discarded.Store(true)
 	if err := a.store.remove(a.id); err != nil {
 		_ = a.file.Truncate(0)
 	}
@@ -210,7 +210,7 @@ func (a *spill) discard() {
 }
 
 func (a *spill) close() error {
-	if a.isShut.Swap(true) {
+	if a.shut.Swap(true) {
 		return nil
 	}
 	err := a.file.Close()
@@ -220,4 +220,4 @@ func (a *spill) close() error {
 	return err
 }
 
-func (a *spill) closed() bool { return a.isShut.Load() }
+func (a *spill) closed() bool { return a.shut.Load() }
