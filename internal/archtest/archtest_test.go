@@ -178,7 +178,7 @@ func (m module) directions(pkgs []pkg) (bad []string) {
 				default:
 					name, allowed = imp, under(imp, r.libs) || under(imp, openLibs)
 				}
-				if under(name, testOnly) && !under(p.name, testOnly) && !under(p.name, []string{"test"}) {
+				if under(name, testOnly) && !under(p.name, testOnly) && !under(p.name, testers) {
 					allowed = false
 				}
 				if !allowed {

@@ -40,6 +40,8 @@ var table = map[string]rule{
 	// A host is its own supervisor, by the launcher's code.
 	"runner/local": {ours: append([]string{"policy", "launch", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
 
+	"runner/executortest": {ours: []string{"runner", "capture"}},
+
 	"runner/environ":   {},
 	"runner/intercept": {libs: []string{"mvdan.cc/sh/v3/syntax"}},
 	"runner/pty":       {libs: []string{"github.com/creack/pty"}},
@@ -73,6 +75,9 @@ var openLibs = []string{"golang.org/x/sys/unix"}
 
 // testOnly are packages that no file but a test may import.
 var testOnly = []string{"testing", "internal/testenv"}
+
+// testers are packages that tests are written with, and may import these.
+var testers = []string{"test", "runner/executortest"}
 
 // light are packages on the way of each start of a command: they may not import
 // heavy.

@@ -5,16 +5,14 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
+	"github.com/shofer-dev/shofer-sandbox/runner/executortest"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
 )
 
@@ -80,99 +78,16 @@ func run(t *testing.T, r *runner.Runner, q runner.Request) *runner.Result {
 	return res
 }
 
-func TestRun(t *testing.T) {
-	each(t, func(t *testing.T, way string, c runner.Config) {
-		r := newRunner(t, c)
-		tests := []struct {
-			name string
-			q    runner.Request
-			want func(t *testing.T, res *runner.Result)
-		}{
-			{"streams apart", runner.Request{Command: "echo out; echo err >&2"}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "out\n" || string(res.Stderr.Text()) != "err\n" || res.ExitCode != 0 || res.State != runner.StateExited {
-					t.Errorf("%+v: %q, %q", res, res.Stdout.Text(), res.Stderr.Text())
-				}
-			}},
-			{"merged", runner.Request{Command: "echo out; echo err >&2; echo out", Merge: true}, func(t *testing.T, res *runner.Result) {
-				if string(res.Merged.Text()) != "out\nerr\nout\n" || res.Stdout != nil {
-					t.Errorf("%q", res.Merged.Text())
-				}
-			}},
-			{"exit code", runner.Request{Command: "exit 7"}, func(t *testing.T, res *runner.Result) {
-				if res.ExitCode != 7 || res.Signal != 0 || res.KilledBy != "" || !res.HandedOff {
-					t.Errorf("%+v", res)
-				}
-			}},
-			{"its own signal", runner.Request{Command: "kill -SEGV $$"}, func(t *testing.T, res *runner.Result) {
-				if res.ExitCode != -1 || res.Signal != syscall.SIGSEGV || res.KilledBy != runner.CauseUnknown || res.State != runner.StateKilled {
-					t.Errorf("%+v", res)
-				}
-			}},
-			{"an exit code like a signal", runner.Request{Command: "exit 130"}, func(t *testing.T, res *runner.Result) {
-				if res.ExitCode != 130 || res.Signal != 0 || res.Inferred() != "SIGINT" {
-					t.Errorf("%+v", res)
-				}
-			}},
-			{"no input", runner.Request{Command: "cat; [ -c /dev/stdin ] && echo char"}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "char\n" {
-					t.Errorf("%q", res.Stdout.Text())
-				}
-			}},
-			{"input", runner.Request{Command: "cat", Stdin: []byte("given")}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "given" {
-					t.Errorf("%q", res.Stdout.Text())
-				}
-			}},
-			{"input that isn't read", runner.Request{Command: "exec true", Stdin: make([]byte, 1<<20)}, func(t *testing.T, res *runner.Result) {
-				if res.ExitCode != 0 {
-					t.Errorf("%+v", res)
-				}
-			}},
-			{"no terminal", runner.Request{Command: "read x </dev/tty"}, func(t *testing.T, res *runner.Result) {
-				if res.ExitCode == 0 {
-					t.Errorf("%+v", res)
-				}
-			}},
-			{"a terminal", runner.Request{Command: "stty size; [ -t 1 ] && echo yes >/dev/tty", Terminal: &runner.Size{Rows: 11, Cols: 22}}, func(t *testing.T, res *runner.Result) {
-				if string(res.Merged.Text()) != "11 22\r\nyes\r\n" {
-					t.Errorf("%q", res.Merged.Text())
-				}
-			}},
-			{"a long command", runner.Request{Command: "echo " + strings.Repeat("x", 400<<10) + " | wc -c"}, func(t *testing.T, res *runner.Result) {
-				if strings.TrimSpace(string(res.Stdout.Text())) != "409601" {
-					t.Errorf("%q, %q", res.Stdout.Text(), res.Stderr.Text())
-				}
-			}},
-			{"pkill by its own text", runner.Request{Command: "pkill -f shofer-own-text; echo lives", Transport: runner.TransportFD}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "lives\n" {
-					t.Errorf("%q, %q", res.Stdout.Text(), res.Stderr.Text())
-				}
-			}},
-			{"no shell", runner.Request{Argv: []string{"printf", "%s|", "a b", "$HOME"}}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "a b|$HOME|" {
-					t.Errorf("%q", res.Stdout.Text())
-				}
-			}},
-			{"a silent child", runner.Request{Command: "sleep 300 & echo done"}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "done\n" || res.ExitCode != 0 || len(res.Survivors) > 0 {
-					t.Errorf("%+v", res)
-				}
-				if way == "direct" && (len(res.Leftover) != 1 || res.Leftover[0].Name != "sleep") {
-					t.Errorf("Leftover = %+v; want the sleep", res.Leftover)
-				}
-			}},
-			{"output after the end", runner.Request{Command: "exec > >(sleep 0.2; cat); echo late"}, func(t *testing.T, res *runner.Result) {
-				if string(res.Stdout.Text()) != "late\n" || res.OutputHeldOpen {
-					t.Errorf("%q, held open: %v", res.Stdout.Text(), res.OutputHeldOpen)
-				}
-			}},
-		}
-		for _, tt := range tests {
-			t.Run(tt.name, func(t *testing.T) {
-				tt.want(t, run(t, r, tt.q))
+func TestExecutor(t *testing.T) {
+	for way, set := range ways {
+		t.Run(way, func(t *testing.T) {
+			executortest.Test(t, executortest.Options{
+				New:       func(testing.TB) runner.Executor { return executor(t, set) },
+				OneSignal: way == "boxed",
 			})
-		}
-	})
+			testenv.CheckFDs(t)
+		})
+	}
 }
 
 func TestConfines(t *testing.T) {
@@ -187,32 +102,6 @@ func TestConfines(t *testing.T) {
 		}
 		if res.Sandbox == nil || res.Sandbox.Backend == "" || (res.Sandbox.Enforcement == "none") != (way == "unconfined") {
 			t.Errorf("Sandbox = %+v", res.Sandbox)
-		}
-	})
-}
-
-func TestTimeout(t *testing.T) {
-	each(t, func(t *testing.T, way string, c runner.Config) {
-		c.Stop = []runner.StopStep{{Signal: syscall.SIGTERM, Wait: 300 * time.Millisecond}}
-		r := newRunner(t, c)
-		for name, script := range map[string]string{
-			"plain":          "sleep 300",
-			"traps and ends": `trap 'exit 0' TERM; while :; do sleep 0.05; done`,
-			"ignores TERM":   `trap '' TERM; sleep 300; sleep 300; sleep 300`,
-			"escapes":        `setsid sh -c 'trap "" TERM; sleep 300; sleep 300' & setsid sleep 300 & sleep 300`,
-		} {
-			t.Run(name, func(t *testing.T) {
-				res := run(t, r, runner.Request{Command: script, Timeout: 500 * time.Millisecond})
-				if !res.TimedOut || res.Aborted || res.KilledBy != runner.CauseTimeout || len(res.Survivors) > 0 {
-					t.Errorf("%+v", res)
-				}
-				if name == "traps and ends" && (res.ExitCode != 0 || res.State != runner.StateExited) && way != "boxed" {
-					t.Errorf("exit code %d, state %s; want 0 and exited", res.ExitCode, res.State)
-				}
-				if name == "ignores TERM" && res.Signal != syscall.SIGKILL {
-					t.Errorf("signal %v, code %d; want SIGKILL", res.Signal, res.ExitCode)
-				}
-			})
 		}
 	})
 }
