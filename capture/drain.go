@@ -33,7 +33,11 @@ func newPool(size int) *sync.Pool {
 // closed terminal is [unix.EIO]. While it waits it holds no buffer. A pipe through
 // which much comes is made larger, as far as the user's share allows it. It closes
 // nothing.
-func (s *Stream) Drain(r *os.File) error {
+func (s *Stream) Drain(r *os.File) error { return s.DrainTee(r, nil) }
+
+// DrainTee is Drain with a copy for tee, which gets each piece before the stream
+// has it. An error of tee's ends it, and what tee was given then isn't kept.
+func (s *Stream) DrainTee(r *os.File, tee io.Writer) error {
 	conn, err := r.SyscallConn()
 	if err != nil {
 		return err
@@ -58,8 +62,12 @@ func (s *Stream) Drain(r *os.File) error {
 			buf = nil
 			return false
 		})
+		var teeErr error
 		if buf != nil {
-			if n > 0 {
+			if n > 0 && tee != nil {
+				_, teeErr = tee.Write((*buf)[:n])
+			}
+			if n > 0 && teeErr == nil {
 				_, _ = s.Write((*buf)[:n])
 			}
 			pool.Put(buf)
@@ -67,6 +75,8 @@ func (s *Stream) Drain(r *os.File) error {
 		switch {
 		case err != nil:
 			return err
+		case teeErr != nil:
+			return teeErr
 		case readErr != nil:
 			return &os.PathError{Op: "read", Path: r.Name(), Err: readErr}
 		case n <= 0:

@@ -11,7 +11,7 @@ import (
 // it must, and finds out everything about its end. ctx ends the command as long
 // as somebody waits for it.
 func (e *Execution) run(ctx context.Context) {
-	e.out.copyAll(e.process.Streams(), e.spec.Lines)
+	e.out.copyAll(e.process.Streams(), e.spec)
 	e.stdin.feed(e.process.Streams().Stdin, e.spec.Stdin, e.spec.OpenStdin || e.spec.Terminal != nil)
 	e.await(ctx)
 	e.settle()
@@ -202,7 +202,8 @@ func (e *Execution) lastWords() []byte {
 }
 
 // drain waits for the output to end: no longer than the given time, nor for
-// longer than a while in which none came.
+// longer than a while in which none came. That is about the command: while the
+// caller's writer takes its time, nothing is given up.
 func (e *Execution) drain(within time.Duration) {
 	if e.out.ended() {
 		return
@@ -216,8 +217,15 @@ func (e *Execution) drain(within time.Duration) {
 		case <-e.out.copied:
 			return
 		case <-limit.C:
-			return
+			if e.out.teeing.Load() == 0 {
+				return
+			}
+			limit.Reset(e.spec.DrainIdle)
 		case <-idle.C:
+			if e.out.teeing.Load() > 0 {
+				idle.Reset(e.spec.DrainIdle)
+				continue
+			}
 			quiet := time.Since(e.made) - time.Duration(max(since, e.outAt.Load()))
 			if quiet >= e.spec.DrainIdle {
 				return

@@ -7,10 +7,10 @@ import (
 	"io"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
-	"github.com/shofer-dev/shofer-sandbox/runner/intercept"
 )
 
 // output is what a command prints: its collector, and those that copy into it.
@@ -20,6 +20,27 @@ type output struct {
 	tail   int // lines of standard output that are wanted; 0 for all
 	// copied is closed when the streams have ended.
 	copied chan struct{}
+	// teeing counts those who write to the caller's writers just now.
+	teeing atomic.Int32
+}
+
+// tee is a caller's writer, seen by the output.
+type tee struct {
+	o *output
+	w io.Writer
+}
+
+func (t tee) Write(p []byte) (int, error) {
+	t.o.teeing.Add(1)
+	defer t.o.teeing.Add(-1)
+	return t.w.Write(p)
+}
+
+func (o *output) tee(w io.Writer) io.Writer {
+	if w == nil {
+		return nil
+	}
+	return tee{o, w}
 }
 
 // newOutput makes the collector of a command. Wrote is called after each piece.
@@ -38,18 +59,18 @@ func newOutput(s *Spec, store *capture.Store, wrote func()) *output {
 	}
 }
 
-// copyAll copies the streams until they end.
-func (o *output) copyAll(s Streams, lines intercept.Limits) {
+// copyAll copies the streams of a spec until they end.
+func (o *output) copyAll(s Streams, spec *Spec) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if lines.Head > 0 {
-			copyLines(o.c.Stdout, s.Stdout, lines.Head)
+		if lines := spec.Lines.Head; lines > 0 {
+			copyLines(o.c.Stdout, o.tee(spec.Stdout), s.Stdout, lines)
 		} else {
-			copyStream(o.c.Stdout, s.Stdout)
+			copyStream(o.c.Stdout, o.tee(spec.Stdout), s.Stdout)
 		}
 	})
 	if s.Stderr != nil {
-		wg.Go(func() { copyStream(o.c.Stderr, s.Stderr) })
+		wg.Go(func() { copyStream(o.c.Stderr, o.tee(spec.Stderr), s.Stderr) })
 	}
 	go func() {
 		wg.Wait()
@@ -69,20 +90,57 @@ func (o *output) ended() bool {
 
 // copyStream copies until the stream ends. An error is an end: what a stream
 // has is what was read of it.
-func copyStream(to *capture.Stream, from io.Reader) {
-	if f, ok := from.(*os.File); ok {
-		_ = to.Drain(f) // holds no memory while the command says nothing
+func copyStream(to *capture.Stream, tee io.Writer, from io.Reader) {
+	f, ok := from.(*os.File)
+	if !ok {
+		if copyTee(to, tee, from) != nil {
+			hangUp(from)
+		}
 		return
 	}
-	_, _ = io.Copy(to, from)
+	// It holds no memory while the command says nothing.
+	if to.DrainTee(f, tee) != nil && tee != nil {
+		hangUp(from)
+	}
+}
+
+// copyTee copies until the end, and returns the error of tee.
+func copyTee(to *capture.Stream, tee io.Writer, from io.Reader) error {
+	if tee == nil {
+		_, _ = io.Copy(to, from)
+		return nil
+	}
+	w := &teeWriter{to: to, tee: tee}
+	_, _ = io.Copy(w, from)
+	return w.err
+}
+
+// teeWriter writes to a stream what it could write to another writer.
+type teeWriter struct {
+	to  *capture.Stream
+	tee io.Writer
+	err error
+}
+
+func (w *teeWriter) Write(p []byte) (int, error) {
+	if n, err := w.tee.Write(p); err != nil {
+		w.err = err
+		return n, err
+	}
+	return w.to.Write(p)
 }
 
 // copyLines copies some lines and then stops reading, which stops a command
 // that writes on, as head would.
-func copyLines(to *capture.Stream, from io.Reader, lines int) {
+func copyLines(to *capture.Stream, tee io.Writer, from io.Reader, lines int) {
 	in := bufio.NewReader(from)
 	for lines > 0 {
 		part, err := in.ReadSlice('\n')
+		if tee != nil {
+			if _, err := tee.Write(part); err != nil {
+				break
+			}
+		}
 		_, _ = to.Write(part)
 		switch {
 		case err == nil:
@@ -91,6 +149,11 @@ func copyLines(to *capture.Stream, from io.Reader, lines int) {
 			return
 		}
 	}
+	hangUp(from)
+}
+
+// hangUp closes a stream, so that a command that writes on gets SIGPIPE.
+func hangUp(from io.Reader) {
 	if c, ok := from.(io.Closer); ok {
 		_ = c.Close()
 	}

@@ -65,6 +65,11 @@ type Request struct {
 
 	// Merge makes standard output and standard error one stream.
 	Merge bool
+	// Stdout and Stderr, if not nil, get what the command prints as it comes;
+	// where it has one stream, Stdout gets that. As with a pipe, a command waits
+	// for those who are slow, and gets SIGPIPE when one has returned an error.
+	// Its end is waited for until they have taken all.
+	Stdout, Stderr io.Writer
 	// Keep is which part of long output is kept in memory; zero is the
 	// runner's.
 	Keep Keep

@@ -25,7 +25,7 @@ func (r *Runner) Resolve(q Request) (*Spec, error) {
 		Label: q.Label, Owner: q.Owner, Authority: r.authority,
 		Stdin: q.Stdin, OpenStdin: q.OpenStdin, Terminal: q.Terminal,
 		StopBound: r.config.StopBound, DrainIdle: r.config.DrainIdle, DrainMax: r.config.DrainMax,
-		Merge: q.Merge || q.Terminal != nil,
+		Merge: q.Merge || q.Terminal != nil, Stdout: q.Stdout, Stderr: q.Stderr,
 	}
 	for _, step := range []func(*Spec, *Request) error{
 		r.resolveCommand, r.resolveDir, r.resolveTimeouts, r.resolveEnding, r.resolveCapture, r.resolveEnv,

@@ -3,6 +3,7 @@ package runner
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -50,9 +51,11 @@ type Spec struct {
 	// ended: until none came for DrainIdle, and for no longer than DrainMax.
 	DrainIdle, DrainMax time.Duration
 
-	Merge  bool
-	Keep   Keep
-	Budget int
+	Merge bool
+	// Stdout and Stderr are as in [Request].
+	Stdout, Stderr io.Writer
+	Keep           Keep
+	Budget         int
 	// Lines are limits on the lines of standard output that were lifted out of
 	// the command.
 	Lines intercept.Limits
