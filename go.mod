@@ -5,19 +5,18 @@ go 1.26.0
 require golang.org/x/sys v0.50.0
 
 require (
+	github.com/charmbracelet/x/ansi v0.11.9
 	github.com/containerd/cgroups/v3 v3.1.3
 	github.com/creack/pty v1.1.24
 	github.com/oklog/ulid/v2 v2.1.2
 	github.com/opencontainers/runtime-spec v1.3.0
 	github.com/santhosh-tekuri/jsonschema/v6 v6.0.3
 	golang.org/x/net v0.62.0
+	golang.org/x/text v0.43.0
 	mvdan.cc/sh/v3 v3.14.1
 )
 
-require (
-	github.com/moby/sys/userns v0.1.0 // indirect
-	golang.org/x/text v0.43.0 // indirect
-)
+require github.com/moby/sys/userns v0.1.0 // indirect
 
 require (
 	github.com/landlock-lsm/go-landlock v0.11.2

@@ -33,7 +33,7 @@ var table = map[string]rule{
 	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
 	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
 	"launch":         {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
-	"capture":        {libs: []string{"github.com/oklog/ulid/v2"}},
+	"capture":        {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
 	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
 	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
