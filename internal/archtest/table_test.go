@@ -56,6 +56,7 @@ var table = map[string]rule{
 	"internal/fdpass":   {},
 	"internal/nofile":   {},
 	"internal/proctree": {},
+	"internal/stdio":    {},
 	"internal/tamper":   {ours: []string{"policy"}},
 	"internal/testenv":  {},
 	"internal/archtest": {},
