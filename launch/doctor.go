@@ -101,19 +101,18 @@ const checkStart = "start"
 // Examine finds out what this machine holds, by trying: it starts a confined
 // program that can't be executed, in a temporary folder that it removes again,
 // and bubblewrap if there is one. Worktree is the folder to be asked about;
-// empty is none. Environ is the environment of the commands; nil is
-// [os.Environ].
+// empty is none. Of the options the environment counts, and the bubblewrap.
 //
 // It takes some ten milliseconds, and ends within some ten seconds on a
 // machine on which bubblewrap hangs; ctx bounds that part. The answer is for
 // the calling process: another one may have other rights.
 //
 // The error says that there is no such worktree, or no place to try it in.
-func Examine(ctx context.Context, worktree string, environ []string) (*Report, error) {
-	if environ == nil {
-		environ = os.Environ()
+func Examine(ctx context.Context, worktree string, o Options) (*Report, error) {
+	if o.Environ == nil {
+		o.Environ = os.Environ()
 	}
-	e := &examiner{environ: environ, support: landlock.Probe()}
+	e := &examiner{environ: o.Environ, bwrap: o.Bwrap, support: landlock.Probe()}
 	e.report.Kernel = kernelOf(e.support)
 	var err error
 	if e.have, err = permittedCaps(); err != nil {
@@ -142,6 +141,7 @@ func Examine(ctx context.Context, worktree string, environ []string) (*Report, e
 // examiner makes a report.
 type examiner struct {
 	environ []string
+	bwrap   string // the one to use; zero is one of the usual places
 	support landlock.Support
 	have    uint64 // capabilities
 	base    string // a folder to try things in
@@ -240,7 +240,7 @@ func usual(worktree string) policy.Policy {
 // promises asks what a run with the default policy would hold, and what each
 // option adds.
 func (e *examiner) promises(worktree string) error {
-	a, err := Explain(usual(worktree), Options{Environ: e.environ})
+	a, err := Explain(usual(worktree), Options{Environ: e.environ, Bwrap: e.bwrap})
 	if err != nil {
 		return err
 	}
@@ -249,7 +249,7 @@ func (e *examiner) promises(worktree string) error {
 	for _, o := range heldWith {
 		p := usual(worktree)
 		o.ask(&p, e)
-		a, err := Explain(p, Options{Environ: e.environ})
+		a, err := Explain(p, Options{Environ: e.environ, Bwrap: e.bwrap})
 		if err != nil {
 			return err
 		}
@@ -346,7 +346,7 @@ func (e *examiner) mendLayer() {
 // had a user namespace, and why it didn't get as far as its exec.
 func (e *examiner) start(p policy.Policy, backend Backend) (userns bool, err error) {
 	p.NoCache = true
-	s, err := Prepare(p, Options{Environ: e.environ, Backend: backend})
+	s, err := Prepare(p, Options{Environ: e.environ, Bwrap: e.bwrap, Backend: backend})
 	if err != nil {
 		return false, err
 	}
@@ -407,7 +407,7 @@ func (e *examiner) mechanisms(ctx context.Context) {
 		e.mechanism("seccomp", Fault, err.Error(), "")
 	}
 
-	b := bwrap.Probe(ctx, "")
+	b := bwrap.Probe(ctx, e.bwrap)
 	if b.Usable() {
 		has := []string{"version " + b.Version.String() + ", " + b.Path}
 		for _, n := range []struct {

@@ -43,7 +43,7 @@ func TestExamine(t *testing.T) {
 	testenv.CheckFDs(t)
 	tmp := t.TempDir()
 	env := append(os.Environ(), "TMPDIR="+tmp)
-	r, err := launch.Examine(t.Context(), "", env)
+	r, err := launch.Examine(t.Context(), "", launch.Options{Environ: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func TestFull(t *testing.T) {
 func TestExamineWorktree(t *testing.T) {
 	repo := testenv.Self().NewRepo(t)
 	work := repo.WorktreeBeside()
-	r, err := launch.Examine(t.Context(), work.Dir, nil)
+	r, err := launch.Examine(t.Context(), work.Dir, launch.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,17 +142,17 @@ func TestExamineWorktree(t *testing.T) {
 	if err := os.WriteFile(work.Dir+"/.git", []byte("gitdir: "+repo.Dir+"/.git\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r, err = launch.Examine(t.Context(), work.Dir, nil)
+	r, err = launch.Examine(t.Context(), work.Dir, launch.Options{})
 	if err != nil || r.Repo == nil || r.Repo.Trusted || r.Repo.Problem == nil {
 		t.Errorf("a pointer that was rewritten: %+v, %v; want a problem", r, err)
 	}
 
 	plain := t.TempDir()
-	if r, err := launch.Examine(t.Context(), plain, nil); err != nil || r.Repo != nil {
+	if r, err := launch.Examine(t.Context(), plain, launch.Options{}); err != nil || r.Repo != nil {
 		t.Errorf("no repository: %+v, %v; want none", r, err)
 	}
 	var setup *launch.SetupError
-	if _, err := launch.Examine(t.Context(), plain+"/nonexistent", nil); !errors.As(err, &setup) {
+	if _, err := launch.Examine(t.Context(), plain+"/nonexistent", launch.Options{}); !errors.As(err, &setup) {
 		t.Errorf("no worktree: %v; want a SetupError", err)
 	}
 }
@@ -188,7 +188,7 @@ func TestExamineSockets(t *testing.T) {
 	}
 	env := append(os.Environ(), "XDG_RUNTIME_DIR="+run, "DOCKER_HOST=unix://"+run+"/elsewhere",
 		"DBUS_SESSION_BUS_ADDRESS=unix:path="+run+"/bus,guid=0", "TMUX_TMPDIR="+run, "TMUX=")
-	r, err := launch.Examine(t.Context(), "", env)
+	r, err := launch.Examine(t.Context(), "", launch.Options{Environ: env})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -206,6 +206,20 @@ func TestExamineSockets(t *testing.T) {
 	for _, s := range r.Sockets {
 		if string(s.Path) == run+"/wayland-0" || string(s.Path) == closed && os.Getuid() != 0 {
 			t.Errorf("%v is listed", s)
+		}
+	}
+}
+
+// TestExamineBwrap: the bubblewrap that is asked about is the one that is
+// named.
+func TestExamineBwrap(t *testing.T) {
+	r, err := launch.Examine(t.Context(), "", launch.Options{Bwrap: "/bin/true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range r.Mechanisms {
+		if m.Name == "bwrap" && (m.Grade == launch.OK || m.Mend == "") {
+			t.Errorf("of /bin/true it is said: %+v", m)
 		}
 	}
 }

@@ -18,7 +18,7 @@ const exitFound = 1
 // doctor says what this machine holds. Its exit code is 0 only if that is
 // every default promise.
 func doctor(o *options) int {
-	r, err := launch.Examine(context.Background(), string(o.policy.Worktree), nil)
+	r, err := launch.Examine(context.Background(), string(o.policy.Worktree), launch.Options{Bwrap: o.bwrap})
 	if err != nil {
 		return fail(nil, err)
 	}

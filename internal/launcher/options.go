@@ -54,7 +54,13 @@ func parse(args []string) (*options, error) {
 	if err != nil || o.help || o.version {
 		return o, err
 	}
+	if o.verify && f.bwrap != nil {
+		f.other = "bwrap" // which --doctor takes
+	}
 	if o.doctor || o.verify {
+		if err := f.applyBwrap(o); err != nil {
+			return o, err
+		}
 		return o, o.looking(operands, f.other)
 	}
 	if err := f.apply(o); err != nil {
@@ -66,7 +72,7 @@ func parse(args []string) (*options, error) {
 // looking takes the worktree of an option that runs no command. Other is an
 // option that was given besides.
 func (o *options) looking(args []string, other string) error {
-	name, form := "doctor", "shofer-sandbox --doctor [--json] [worktree-dir]"
+	name, form := "doctor", "shofer-sandbox --doctor [--json] [--bwrap FILE] [worktree-dir]"
 	if o.verify {
 		name, form = "verify", "shofer-sandbox --verify [--json] <worktree-dir>"
 	}
@@ -237,12 +243,8 @@ func (f *flags) apply(o *options) error {
 	if f.backend != nil && *f.backend != "auto" {
 		o.backend = launch.Backend(*f.backend)
 	}
-	if f.bwrap != nil {
-		path, err := absolute(*f.bwrap)
-		if err != nil {
-			return &launch.SetupError{Stage: launch.StageUsage, Err: err}
-		}
-		o.bwrap = string(path)
+	if err := f.applyBwrap(o); err != nil {
+		return err
 	}
 	if err := f.addPaths(&p); err != nil {
 		return err
@@ -284,6 +286,19 @@ func (f *flags) apply(o *options) error {
 		*b.to = *b.to || b.from
 	}
 	o.policy = p
+	return nil
+}
+
+// applyBwrap takes the bubblewrap to use.
+func (f *flags) applyBwrap(o *options) error {
+	if f.bwrap == nil {
+		return nil
+	}
+	path, err := absolute(*f.bwrap)
+	if err != nil {
+		return &launch.SetupError{Stage: launch.StageUsage, Err: err}
+	}
+	o.bwrap = string(path)
 	return nil
 }
 

@@ -96,6 +96,7 @@ func TestParseErrors(t *testing.T) {
 		{[]string{"--json", "/w", "true"}, "--json goes with --explain", "--status-fd"},
 		{[]string{"--doctor", "--verify", "/w"}, "--doctor and --verify exclude each other", "run both"},
 		{[]string{"--doctor", "--explain", "/w"}, "--explain has no effect with --doctor", "[worktree-dir]"},
+		{[]string{"--bwrap", "/x", "--verify", "/w"}, "--bwrap has no effect with --verify", "<worktree-dir>"},
 		{[]string{"--rw", "/x", "--verify", "/w"}, "--rw has no effect with --verify", "<worktree-dir>"},
 		{[]string{"--verify", "/w", "--", "true"}, "--verify runs no command", "<worktree-dir>"},
 		{[]string{"--doctor", "/w", "true"}, "--doctor runs no command", "[worktree-dir]"},

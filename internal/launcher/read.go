@@ -171,7 +171,7 @@ func (f *flags) scan(o *options, args []string) ([]string, error) {
 			return nil, unknownOption(arg, name)
 		}
 		switch name {
-		case "doctor", "verify", "json":
+		case "doctor", "verify", "json", "bwrap":
 		default:
 			f.other = name
 		}
