@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	local.Init()
-	os.Exit(testenv.Main(m, nil))
+	os.Exit(testenv.Main(m, testenv.Helpers{"host": host}))
 }
 
 // ways are the ways to start a command.
@@ -41,14 +41,17 @@ func each(t *testing.T, test func(t *testing.T, way string, c runner.Config)) {
 
 func executor(t *testing.T, set func(*local.Config)) *local.Executor {
 	t.Helper()
-	dir := testenv.Self().Dir(t)
-	c := local.Config{Policy: policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(dir), NoCache: true}}
-	set(&c)
-	e, err := local.New(c)
+	e, err := local.New(configOf(testenv.Self().Dir(t), set))
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
 	return e
+}
+
+func configOf(dir string, set func(*local.Config)) local.Config {
+	c := local.Config{Policy: policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(dir), NoCache: true}}
+	set(&c)
+	return c
 }
 
 func newRunner(t *testing.T, c runner.Config) *runner.Runner {
