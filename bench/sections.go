@@ -54,6 +54,8 @@ func measure(o options) (all []section, err error) {
 		{"status", b.status},
 		{"grep", b.grep},
 		{"drain", b.drain},
+		{"run", b.runs},
+		{"parallel", b.parallel},
 	} {
 		if o.only != "" && o.only != s.name {
 			continue

@@ -19,6 +19,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -56,32 +57,46 @@ const (
 // time.
 type Tree struct {
 	leader int
-	start  uint64 // when the leader was started
+	start  uint64 // when the leader was started; 0 until it is needed
 	mark   []byte // NAME=VALUE in the environment; nil looks for none
 	known  map[int]uint64
 	made   time.Time
 }
 
+// leaders are those of all trees in use: what is in the session of one is that
+// one's, and needn't be looked at by others.
+var leaders sync.Map
+
 // New returns the tree of a leader, which is a child of this process that
 // isn't reaped. It is taken for the leader of a session or a group if it leads
 // one. Mark is an entry of its environment that no other command's has; empty
-// looks at no environment.
+// looks at no environment. The caller calls [Tree.Release] before the leader is
+// reaped.
 func New(leader int, mark string) *Tree {
 	t := &Tree{leader: leader, known: map[int]uint64{}, made: time.Now()}
 	if mark != "" {
 		t.mark = []byte(mark)
 	}
-	if p, ok := read(leader); ok {
-		t.start = p.Start
-	}
+	leaders.Store(leader, nil)
 	return t
 }
+
+// Release says that the tree isn't used any more.
+func (t *Tree) Release() { leaders.Delete(t.leader) }
 
 // Scan returns the processes of the command that live, zombies left out. What
 // it has found once it keeps, so that their children are found even when they
 // are gone; hence a scan before the leader is killed finds more than one after.
 func (t *Tree) Scan() []Process {
-	all := t.candidates()
+	if t.start == 0 {
+		if len(t.known) == 0 && t.alone() {
+			return nil
+		}
+		if p, ok := read(t.leader); ok {
+			t.start = p.Start
+		}
+	}
+	all := list()
 	members := map[int]Reason{}
 	for _, p := range all {
 		if why := t.belongs(p); why != "" {
@@ -214,23 +229,29 @@ type entry struct {
 const young = 100 * time.Millisecond
 
 // fewNumbers is up to how many numbers are cheaper to try than to list /proc.
-const fewNumbers = 64
+const fewNumbers = 256
 
-// candidates returns what may belong to the command: all processes, or those
-// that got their number since the leader did, if that is soon found. Numbers
-// are given in a circle.
-func (t *Tree) candidates() []entry {
+// alone reports whether a young command, whose leader has ended, surely has no
+// process that lives. It looks at the numbers that were given since the leader
+// got its own; they are given in a circle.
+func (t *Tree) alone() bool {
 	last, ok := lastNumber()
 	if n := last - t.leader; !ok || n < 0 || n > fewNumbers || time.Since(t.made) > young {
-		return list()
+		return false
 	}
-	var few []entry
 	for pid := t.leader; pid <= last; pid++ {
-		if e, ok := read(pid); ok {
-			few = append(few, e)
+		session, err := unix.Getsid(pid)
+		if err != nil {
+			continue // there is no such process
+		}
+		if _, others := leaders.Load(session); others && session != t.leader {
+			continue
+		}
+		if e, ok := read(pid); ok && e.state != 'Z' && e.state != 'X' && (session == t.leader || e.group == t.leader || t.marked(pid)) {
+			return false
 		}
 	}
-	return few
+	return true
 }
 
 // lastNumber returns the number that was given last, to a process or a thread:

@@ -33,6 +33,7 @@ func start(t *testing.T, script string) (*Tree, string) {
 	tree := New(cmd.Process.Pid, mark)
 	t.Cleanup(func() {
 		end(t, tree)
+		tree.Release()
 		_ = cmd.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
@@ -71,16 +72,11 @@ func TestScan(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			await(t, func() bool { return comm(pid) == "sleep" })
-			for _, p := range tree.Scan() {
-				if p.Pid == pid {
-					if p.Why != tt.want {
-						t.Errorf("Scan() found %d as %q; want %q", pid, p.Why, tt.want)
-					}
-					return
-				}
-			}
-			t.Errorf("Scan() didn't find %d", pid)
+			// Until an orphan's parent is gone it is a descendant, and while it
+			// is being executed it has no environment.
+			await(t, func() bool {
+				return comm(pid) == "sleep" && slices.ContainsFunc(tree.Scan(), func(p Process) bool { return p.Pid == pid && p.Why == tt.want })
+			})
 		})
 	}
 }
@@ -135,15 +131,27 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Whether /proc is listed or numbers are tried, the same is found.
-func TestCandidates(t *testing.T) {
-	tree, _ := start(t, `sleep 60 & sleep 60 & echo; wait`)
-	await(t, func() bool { return len(tree.Scan()) == 3 })
-	tree.made = time.Now().Add(time.Hour)
-	young := tree.Scan()
-	tree.made = time.Now().Add(-time.Hour)
-	if old := tree.Scan(); !slices.Equal(young, old) {
-		t.Errorf("Scan() = %v when young and %v when old", young, old)
+// A command that has ended by itself is soon seen to have left nothing, and
+// only then.
+func TestAlone(t *testing.T) {
+	for script, want := range map[string]bool{
+		"echo; exit":                        true,
+		"sleep 60 & echo":                   false,
+		"setsid sleep 60 & echo; sleep 0.1": false,
+		"(set -m; sleep 60 & echo)":         false,
+	} {
+		tree, _ := start(t, script)
+		await(t, func() bool { e, ok := read(tree.leader); return ok && e.state == 'Z' })
+		tree.made = time.Now()
+		if got := tree.alone(); got != want && (want || tree.made.Add(young).After(time.Now())) {
+			if last, _ := lastNumber(); last-tree.leader <= fewNumbers {
+				t.Errorf("%q: alone() = %v; want %v", script, got, want)
+			}
+		}
+		tree.made = time.Now().Add(-time.Hour)
+		if tree.alone() {
+			t.Errorf("%q: alone() = true of an old command", script)
+		}
 	}
 	if last, ok := lastNumber(); !ok || last < 1 {
 		t.Errorf("lastNumber() = %d, %v", last, ok)
@@ -152,18 +160,20 @@ func TestCandidates(t *testing.T) {
 
 func BenchmarkScan(b *testing.B) {
 	tree := New(os.Getpid(), "PROCTREE_MARK=none")
+	defer tree.Release()
 	b.Run("all", func(b *testing.B) {
 		for b.Loop() {
 			tree.made = time.Time{}
 			tree.Scan()
 		}
 	})
-	last, _ := lastNumber()
-	tree = New(last, "PROCTREE_MARK=none")
 	b.Run("young", func(b *testing.B) {
+		last, _ := lastNumber()
+		tree := New(last, "PROCTREE_MARK=none")
+		defer tree.Release()
 		for b.Loop() {
 			tree.made = time.Now()
-			tree.Scan()
+			tree.alone()
 		}
 	})
 }

@@ -141,10 +141,12 @@ func (p *direct) Finish() (runner.Exit, error) {
 	default:
 		go func() {
 			<-p.ended
+			p.tree.Release()
 			_ = p.cmd.Wait() // nobody asks any more
 		}()
 		return exit, errNotEnded
 	}
+	p.tree.Release()
 	err := p.cmd.Wait()
 	end, ok := p.cmd.Status()
 	switch {

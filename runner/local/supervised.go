@@ -107,6 +107,7 @@ func (e *Executor) startSupervised(ctx context.Context, spec *runner.Spec) (runn
 	if p.failure == nil {
 		return p, nil
 	}
+	p.tree.Release()
 	_ = p.cmd.Wait() // it has failed
 	f.close()
 	if ctx.Err() != nil && !errors.Is(p.failure, runner.ErrUncertain) {
@@ -301,10 +302,12 @@ func (p *supervised) Finish() (runner.Exit, error) {
 	default:
 		go func() {
 			_ = p.cmd.Process.Kill()
+			p.tree.Release()
 			_ = p.cmd.Wait() // nobody asks any more
 		}()
 		return exit, errNotEnded
 	}
+	p.tree.Release()
 	_ = p.cmd.Wait() // the record says how the command ended
 	if p.last == nil {
 		return exit, errors.New("the supervisor was killed, and the command with it")
