@@ -229,7 +229,7 @@ type entry struct {
 const young = 100 * time.Millisecond
 
 // fewNumbers is up to how many numbers are cheaper to try than to list /proc.
-const fewNumbers = 256
+const fewNumbers = 4096
 
 // alone reports whether a young command, whose leader has ended, surely has no
 // process that lives. It looks at the numbers that were given since the leader
@@ -243,6 +243,9 @@ func (t *Tree) alone() bool {
 		session, err := unix.Getsid(pid)
 		if err != nil {
 			continue // there is no such process
+		}
+		if session < t.leader {
+			continue // which nobody can join: of another command's
 		}
 		if _, others := leaders.Load(session); others && session != t.leader {
 			continue
