@@ -11,8 +11,6 @@ import (
 // it must, and finds out everything about its end. ctx ends the command as long
 // as somebody waits for it.
 func (e *Execution) run(ctx context.Context) {
-	e.out.copyAll(e.process.Streams(), e.spec)
-	e.stdin.feed(e.process.Streams().Stdin, e.spec.Stdin, e.spec.OpenStdin || e.spec.Terminal != nil)
 	e.await(ctx)
 	e.settle()
 }

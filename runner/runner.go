@@ -139,6 +139,9 @@ func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
 		e.fail(err)
 		return e, err
 	}
+	// Before it is returned: who has it may write to it.
+	e.out.copyAll(e.process.Streams(), e.spec)
+	e.stdin.feed(e.process.Streams().Stdin, e.spec.Stdin, e.spec.OpenStdin || e.spec.Terminal != nil)
 	go e.run(ctx)
 	return e, nil
 }

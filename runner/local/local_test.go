@@ -128,3 +128,30 @@ func TestStoreOutside(t *testing.T) {
 		}
 	}
 }
+
+// What is written as soon as there is an execution isn't lost.
+func TestWriteAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, way string, c runner.Config) {
+		r := newRunner(t, c)
+		spec, err := r.Resolve(runner.Request{Command: "cat", OpenStdin: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			e, err := r.Start(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Write([]byte("at once")); err != nil {
+				t.Fatalf("Write() = %v", err)
+			}
+			if err := e.CloseStdin(); err != nil {
+				t.Fatalf("CloseStdin() = %v", err)
+			}
+			<-e.Done()
+			if got := string(e.Result().Stdout.Text()); got != "at once" {
+				t.Fatalf("output %q", got)
+			}
+		}
+	})
+}
