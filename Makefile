@@ -13,8 +13,8 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-build: ## the static launcher, bin/shofer-sandbox
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/shofer-sandbox
+build: ## the static programs, bin/shofer-sandbox and bin/runner
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/shofer-sandbox ./cmd/runner
 
 try: build ## a commit and a build inside, and writes outside that are refused
 	@scripts/try.sh $(BIN)

@@ -23,7 +23,7 @@ if [ -n "${SHOFER_TEST_TREE:-}" ]; then # called by go test: TEST ARG...
 		GOTOOLCHAIN=local GOFLAGS="${GOFLAGS:-}" GOPROXY="$SHOFER_TEST_GOPROXY" \
 		${TERM:+TERM="$TERM"} ${CI:+CI="$CI"} \
 		${SHOFER_TEST_REQUIRE:+SHOFER_TEST_REQUIRE="$SHOFER_TEST_REQUIRE"} \
-		SHOFER_TEST_LAUNCHER="$tree/shofer-sandbox" "$copy" "$@"
+		SHOFER_TEST_LAUNCHER="$tree/shofer-sandbox" SHOFER_TEST_RUNNER="$tree/runner" "$copy" "$@"
 fi
 
 cd "$(dirname "$0")/.."
@@ -50,7 +50,7 @@ cache=$(go env GOMODCACHE)
 env -u GOPATH -u GOMODCACHE HOME="$tree/home" GOFLAGS=-modcacherw GOSUMDB=off \
 	GOPROXY="file://$cache/cache/download,$goproxy" go -C "$tree/src" mod download
 chown -R $user:$user "$tree/src" "$tree/home"
-CGO_ENABLED=0 go build -trimpath -o "$tree/shofer-sandbox" ./cmd/shofer-sandbox
+CGO_ENABLED=0 go build -trimpath -o "$tree/" ./cmd/shofer-sandbox ./cmd/runner
 
 # The structure of the source is the same for every user.
 mapfile -t packages < <(go list ./... | grep -v '/internal/archtest$')

@@ -51,6 +51,10 @@ var table = map[string]rule{
 		ours:   []string{anything},
 		except: []string{"runner", "capture", "cgroup/manager"},
 	},
+	"internal/cli": {
+		ours: []string{anything},
+		libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+	},
 	"internal/linux":    {},
 	"internal/nearest":  {},
 	"internal/fdpass":   {},

@@ -1,0 +1,60 @@
+// Package cli is the program runner: commands that run confined, with
+// timeouts, ended with everything they started, in the foreground or in the
+// background, and their output kept for reading.
+//
+// Its rules: standard output belongs to the command that is run, or to what was
+// asked for; what the program itself has to say goes to standard error and
+// begins with "runner: ", or "hint: ". Options end at the first operand. Errors
+// are returned up to [Main], which turns them into a line, a hint and an exit
+// code.
+package cli
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// program is one run of the program.
+type program struct {
+	version string
+	state   string // --state
+	quiet   bool
+	// code is the exit code when there is no error.
+	code int
+}
+
+// Main runs the program. args are the arguments without the program's name,
+// version is what --version prints. It returns the exit code.
+func Main(args []string, version string) int {
+	p := &program{version: version}
+	root := p.root()
+	root.SetArgs(args)
+	if err := root.Execute(); err != nil {
+		return p.fail(err)
+	}
+	return p.code
+}
+
+func (p *program) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "runner",
+		Short: "Run commands confined, and tell the truth about them",
+		Long: `Runs commands that may read everything but change files only in a worktree and
+where you let them; ends them in time, with everything they started; keeps what
+they print, for reading.`,
+		Version:       p.version,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args:          noCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.SetFlagErrorFunc(flagError)
+	root.SetHelpFunc(help)
+	root.SetVersionTemplate("runner {{.Version}}\n")
+	f := root.PersistentFlags()
+	f.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of\n$XDG_STATE_HOME/shofer-sandbox")
+	f.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
+	root.AddCommand(p.runCommand())
+	return root
+}
