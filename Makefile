@@ -8,7 +8,7 @@ TOOL    := $(GO) tool -modfile=tools/go.mod
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test test-vm test-vm-all fuzz cover bench clean
+.PHONY: help build try test check deps tidy fmt fmt-check vet lint deadcode vuln unit user-test test-vm test-vm-all fuzz cover conformance bench clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -74,6 +74,9 @@ fuzz: ## each fuzz target for FUZZTIME (10s)
 cover: ## test coverage, in coverage.out
 	$(GO) test -coverpkg=./... -coverprofile=coverage.out ./...
 	$(GO) tool cover -func=coverage.out | tail -n 1
+
+conformance: build ## what the launcher holds, in each backend, and others that are installed
+	$(GO) run ./test/conformance -ours $(BIN)
 
 bench: build ## compare start times with others, in one interleaved run
 	$(GO) run ./bench -launcher $(BIN)

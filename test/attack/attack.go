@@ -28,6 +28,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"syscall"
 )
 
@@ -130,6 +131,42 @@ func Files() (names []string) {
 	return names
 }
 
+// Groups are those names by what they are about: "open", "tree" and "transfer"
+// are ordinary ways to change files, "uring", "detour" and "child" ways to do so
+// that a sandbox may not see, and "mount" needs a user namespace.
+func Groups() map[string][]string {
+	all := map[string][]string{}
+	for _, g := range groups() {
+		for _, a := range g.attacks {
+			all[g.name] = append(all[g.name], a.name)
+		}
+	}
+	return all
+}
+
+// Processes are the names of the attacks on a process outside: those that signal
+// it, and the others.
+func Processes() (signals, others []string) {
+	for _, a := range processAttacks {
+		if a.signals {
+			signals = append(signals, a.name)
+		} else {
+			others = append(others, a.name)
+		}
+	}
+	return signals, others
+}
+
+// Once are the attacks on a process that aren't tried on its threads.
+func Once() (names []string) {
+	for _, a := range processAttacks {
+		if a.once {
+			names = append(names, a.name)
+		}
+	}
+	return names
+}
+
 // Prepare makes in dir a folder for each attack on files, with what it wants.
 func Prepare(dir string) error {
 	for _, name := range Files() {
@@ -215,12 +252,27 @@ type fileAttack struct {
 	run  func(place) error
 }
 
-func fileAttacks() []fileAttack {
-	var all []fileAttack
-	for _, list := range [][]fileAttack{
-		openAttacks, treeAttacks, transferAttacks, ringAttacks, detourAttacks, btrfsAttacks, childAttacks, mountAttacks,
-	} {
-		all = append(all, list...)
+// groups are the attacks on files by what they are about.
+func groups() []group {
+	return []group{
+		{"open", openAttacks},
+		{"tree", treeAttacks},
+		{"transfer", transferAttacks},
+		{"uring", ringAttacks},
+		{"detour", slices.Concat(detourAttacks, btrfsAttacks)},
+		{"child", childAttacks},
+		{"mount", mountAttacks},
+	}
+}
+
+type group struct {
+	name    string
+	attacks []fileAttack
+}
+
+func fileAttacks() (all []fileAttack) {
+	for _, g := range groups() {
+		all = append(all, g.attacks...)
 	}
 	return all
 }

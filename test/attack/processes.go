@@ -31,6 +31,8 @@ type processAttack struct {
 	run  func(victim) error
 	// once leaves the threads out: what it does isn't about them.
 	once bool
+	// signals says that it would send a signal.
+	signals bool
 }
 
 var processAttacks = []processAttack{
@@ -38,18 +40,18 @@ var processAttacks = []processAttack{
 		local := []unix.Iovec{{Base: &[]byte("evil")[0], Len: 4}}
 		_, err := unix.ProcessVMWritev(v.tid, local, remote(uintptr(v.addr)), 0)
 		return do("process_vm_writev", err)
-	}, false},
+	}, false, false},
 	{"process-vm-readv", func(v victim) error {
 		local := []unix.Iovec{{Base: &make([]byte, 4)[0], Len: 4}}
 		_, err := unix.ProcessVMReadv(v.tid, local, remote(uintptr(v.addr)), 0)
 		return do("process_vm_readv", err)
-	}, false},
+	}, false, false},
 	{"ptrace-attach", func(v victim) error {
 		if err := unix.PtraceAttach(v.tid); err != nil {
 			return do("ptrace", err)
 		}
 		return detach(v)
-	}, false},
+	}, false, false},
 	{"ptrace-seize", func(v victim) error {
 		if err := unix.PtraceSeize(v.tid); err != nil {
 			return do("ptrace", err)
@@ -58,7 +60,7 @@ var processAttacks = []processAttack{
 			return do("ptrace interrupt", err)
 		}
 		return detach(v)
-	}, false},
+	}, false, false},
 	{"proc-mem", func(v victim) error {
 		fd, err := unix.Open(v.proc("mem"), unix.O_RDWR|unix.O_CLOEXEC, 0)
 		if err != nil {
@@ -67,17 +69,17 @@ var processAttacks = []processAttack{
 		defer unix.Close(fd)
 		_, err = unix.Pwrite(fd, []byte("evil"), int64(v.addr))
 		return do("pwrite", err)
-	}, false},
-	{"proc-mem-read", func(v victim) error { return opens(v.proc("mem"), unix.O_RDONLY) }, false},
-	{"proc-root", func(v victim) error { return openWrite(v.proc("root")+v.file, unix.O_WRONLY) }, false},
-	{"proc-cwd", func(v victim) error { return opens(v.proc("cwd"), unix.O_RDONLY|unix.O_DIRECTORY) }, false},
-	{"proc-fd", func(v victim) error { return opens(v.proc("fd/"+itoa(v.fd)), unix.O_WRONLY) }, false},
+	}, false, false},
+	{"proc-mem-read", func(v victim) error { return opens(v.proc("mem"), unix.O_RDONLY) }, false, false},
+	{"proc-root", func(v victim) error { return openWrite(v.proc("root")+v.file, unix.O_WRONLY) }, false, false},
+	{"proc-cwd", func(v victim) error { return opens(v.proc("cwd"), unix.O_RDONLY|unix.O_DIRECTORY) }, false, false},
+	{"proc-fd", func(v victim) error { return opens(v.proc("fd/"+itoa(v.fd)), unix.O_WRONLY) }, false, false},
 	{"proc-fd-list", func(v victim) error {
 		_, err := os.ReadDir(v.proc("fd"))
 		return do("readdir", err)
-	}, false},
-	{"proc-environ", func(v victim) error { return opens(v.proc("environ"), unix.O_RDONLY) }, false},
-	{"proc-namespace", func(v victim) error { return opens(v.proc("ns/mnt"), unix.O_RDONLY) }, false},
+	}, false, false},
+	{"proc-environ", func(v victim) error { return opens(v.proc("environ"), unix.O_RDONLY) }, false, false},
+	{"proc-namespace", func(v victim) error { return opens(v.proc("ns/mnt"), unix.O_RDONLY) }, false, false},
 	{"pidfd-getfd", func(v victim) error {
 		return withPidfd(v, func(pidfd int) error {
 			fd, err := unix.PidfdGetfd(pidfd, v.fd, 0)
@@ -86,42 +88,42 @@ var processAttacks = []processAttack{
 			}
 			return unix.Close(fd)
 		})
-	}, true},
+	}, true, false},
 	{"pidfd-send-signal", func(v victim) error {
 		return withPidfd(v, func(pidfd int) error {
 			return do("pidfd_send_signal", unix.PidfdSendSignal(pidfd, 0, nil, 0))
 		})
-	}, true},
-	{"kill", func(v victim) error { return do("kill", unix.Kill(v.pid, 0)) }, true},
+	}, true, true},
+	{"kill", func(v victim) error { return do("kill", unix.Kill(v.pid, 0)) }, true, true},
 	// Within a session SIGCONT goes where other signals don't.
-	{"kill-continue", func(v victim) error { return do("kill", unix.Kill(v.pid, unix.SIGCONT)) }, true},
+	{"kill-continue", func(v victim) error { return do("kill", unix.Kill(v.pid, unix.SIGCONT)) }, true, true},
 	{"kill-group", func(v victim) error {
 		pgid, err := unix.Getpgid(v.pid)
 		if err != nil {
 			return do("getpgid", err)
 		}
 		return do("kill", unix.Kill(-pgid, 0))
-	}, true},
-	{"sigqueue", func(v victim) error { return do("rt_sigqueueinfo", queue(v.pid, 0, unix.SIGCONT)) }, true},
+	}, true, true},
+	{"sigqueue", func(v victim) error { return do("rt_sigqueueinfo", queue(v.pid, 0, unix.SIGCONT)) }, true, true},
 	{"tkill", func(v victim) error {
 		_, _, e := syscall.Syscall(unix.SYS_TKILL, uintptr(v.tid), 0, 0)
 		if e != 0 {
 			return do("tkill", e)
 		}
 		return nil
-	}, false},
-	{"tgkill", func(v victim) error { return do("tgkill", unix.Tgkill(v.pid, v.tid, 0)) }, false},
+	}, false, true},
+	{"tgkill", func(v victim) error { return do("tgkill", unix.Tgkill(v.pid, v.tid, 0)) }, false, true},
 	{"tgsigqueue", func(v victim) error {
 		return do("rt_tgsigqueueinfo", queue(v.pid, v.tid, unix.SIGCONT))
-	}, false},
-	{"async-io", asyncIO, true},
+	}, false, true},
+	{"async-io", asyncIO, true, true},
 	{"prlimit", func(v victim) error {
 		var old unix.Rlimit
 		if err := unix.Prlimit(v.pid, unix.RLIMIT_CORE, nil, &old); err != nil {
 			return do("prlimit", err)
 		}
 		return do("prlimit", unix.Prlimit(v.pid, unix.RLIMIT_CORE, &old, nil))
-	}, true},
+	}, true, false},
 }
 
 // opens opens a file, or a folder, and closes it.
@@ -185,9 +187,8 @@ func attackProcesses(s settings, report func(Result)) {
 	}
 	// Who the threads are is no secret.
 	tasks, err := os.ReadDir(filepath.Join("/proc", itoa(s.host), "task"))
-	if err != nil {
+	if err != nil { // it isn't to be seen from here
 		report(resultOf("threads", "host", do("readdir", err)))
-		return
 	}
 	for _, task := range tasks {
 		tid, err := strconv.Atoi(task.Name())

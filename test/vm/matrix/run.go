@@ -74,7 +74,7 @@ func progress(r result) string {
 }
 
 // cellTime bounds a cell, boot and all.
-const cellTime = 8 * time.Minute
+const cellTime = 12 * time.Minute
 
 // runCell runs one cell, once its kernel and image are there.
 func (m *matrix) runCell(ctx context.Context, c cell) result {

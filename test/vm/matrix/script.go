@@ -11,7 +11,7 @@ import (
 const source = "/vm/src"
 
 // testTime bounds one package's tests in a cell.
-const testTime = 4 * time.Minute
+const testTime = 6 * time.Minute
 
 // Marks of the script around what it runs; the rest of a line are fields.
 const (

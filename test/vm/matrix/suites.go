@@ -18,7 +18,8 @@ type suite struct {
 // has neither go nor compilers, and under emulation it takes 10 to 30 times as
 // long as this machine.
 var suites = []suite{
-	{pkg: "test/record", core: true, skip: "^TestMutants$", why: "builds launchers"},
+	{pkg: "test/record", core: true, skip: "^TestMutants$", why: "builds a launcher"},
+	{pkg: "test/conformance", skip: "^Test(Mutants|Bubblewrap)$", why: "builds launchers; bubblewrap does the same everywhere", programs: []string{"test/conformance"}},
 	{pkg: "landlock", skip: "^TestCreateAtOnce$", why: "many starts"},
 	{pkg: "launch", skip: "^TestConcurrentStarts$", why: "many starts"},
 	{pkg: "spawn", skip: "^(TestStartConcurrently|TestArm64)$", why: "many starts; emulation within emulation"},
