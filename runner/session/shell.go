@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// killTimeout bounds how long a shell that was killed is waited for.
-const killTimeout = 10 * time.Second
+// killTimeout bounds how long a shell that was killed is waited for. Tests make
+// it shorter.
+var killTimeout = 10 * time.Second
 
 // shell is a bash that reads its script from a pipe. The script is written as
 // it goes: for each request a few lines that end in a report.
