@@ -496,21 +496,3 @@ func valueOf(p *int64) int64 {
 	}
 	return *p
 }
-
-// scopeAvailable reports whether systemd runs for this user, with the program
-// that asks it for a scope.
-func scopeAvailable() bool {
-	dir := "/run/user/" + decimal(int64(os.Geteuid()))
-	return SystemdRun() != "" && unix.Access(dir+"/systemd/private", unix.F_OK) == nil
-}
-
-// SystemdRun returns the program that asks systemd for a scope, "" if there is
-// none in the system's folders.
-func SystemdRun() string {
-	for _, name := range []string{"/usr/bin/systemd-run", "/bin/systemd-run"} {
-		if unix.Access(name, unix.X_OK) == nil {
-			return name
-		}
-	}
-	return ""
-}

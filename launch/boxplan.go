@@ -115,7 +115,7 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 	j := &job{
 		Path: pathsOf([]string{p.Path})[0], Args: pathsOf(p.Argv), Env: pathsOf(p.Env), Dir: pathsOf([]string{p.Dir})[0],
 		NewSession: p.NewSession, NewGroup: p.NewGroup, ControllingTerminal: p.ControllingTerminal, KeepHUP: signal.Ignored(syscall.SIGHUP),
-		Linger: linger,
+		Linger: linger, Rlimits: p.Rlimits,
 		Socket: socketFD, Identities: layout.Identities(), Filters: p.Filters,
 	}
 	j.setRules(v.ruleset)
@@ -124,6 +124,12 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 	}
 	for _, given := range p.Inherit {
 		j.setFile(given, given, files)
+	}
+	if p.CgroupFD != 0 {
+		j.Cgroup = files.add(p.CgroupFD)
+	}
+	for _, fd := range p.JoinFDs {
+		j.Join = append(j.Join, files.add(fd))
 	}
 	file, err := j.file()
 	if err != nil {
@@ -140,6 +146,7 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 	}
 	return &spawn.Plan{
 		Path: line[0], Argv: line, Env: []string{"LC_ALL=C"}, Dir: "/", Files: files.list, Ignore: unmoved,
+		Nice: p.Nice, OOMScoreAdj: p.OOMScoreAdj, // inside, /proc can't be written to
 	}, ends, nil
 }
 

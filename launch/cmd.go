@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -59,6 +60,12 @@ type Cmd struct {
 	// once.
 	Linger time.Duration
 
+	// Group is a control group of the caller's that the command starts in, and
+	// that the caller ends; [Options.Groups] keeps the command in it. Nil makes
+	// one where the policy's limits take that: Wait then ends what the command
+	// has left in it.
+	Group *cgroup.Group
+
 	// Process is the command once it is started. Under [BackendBwrap] it is
 	// bubblewrap: killing it kills the command and all that it has started,
 	// other signals are to be sent by [Cmd.Signal], and a command that died of
@@ -90,6 +97,7 @@ type Cmd struct {
 	io      stdio
 	watch   chan error // result of the goroutine that watches ctx
 	ended   chan struct{}
+	used    *cgroup.Stats
 	end     *Ended // as the inner stage saw it; nil without one
 	done    bool
 }
@@ -170,7 +178,7 @@ func (c *Cmd) Start() (err error) {
 	if len(args) == 0 {
 		args = []string{c.Path}
 	}
-	c.started, err = c.sandbox.attempt(func(v *variant, overlays *slots) (*Started, error) {
+	c.started, err = c.sandbox.attempt(c.Group, func(v *variant, overlays *slots, g *group) (*Started, error) {
 		p := &spawn.Plan{
 			Path: c.Path, Argv: args, Env: c.Env, Dir: c.Dir, Files: files,
 			NewSession: c.NewSession, NewGroup: c.NewGroup, ControllingTerminal: c.ControllingTerminal,
@@ -179,6 +187,7 @@ func (c *Cmd) Start() (err error) {
 		if p.Env == nil {
 			p.Env = v.resolved.Env
 		}
+		c.sandbox.limits.addTo(p, g)
 		_, release, err := c.sandbox.confine(v, p, overlays)
 		defer release()
 		if err != nil {
@@ -243,6 +252,10 @@ func (c *Cmd) Run() error {
 // context that ended the command makes the error its own. A pipe that is still
 // held open when WaitDelay has passed gives [exec.ErrWaitDelay], unless there
 // is another error.
+//
+// Where the policy limits what a command and its descendants use together, what
+// the command has left is killed. What can't be killed within ten seconds gives
+// a [*cgroup.SurvivorsError], unless there is another error.
 func (c *Cmd) Wait() error {
 	if c.Process == nil {
 		return errors.New("launch: not started")
@@ -269,7 +282,13 @@ func (c *Cmd) Wait() error {
 		b.close()
 	}
 	c.ProcessState = state
+	// Before the pipes, which what is left may hold open.
+	var endErr error
+	c.used, endErr = c.started.EndGroup(context.Background())
 	ioErr := c.io.wait(c.WaitDelay)
+	if err == nil {
+		err = endErr
+	}
 	if err == nil {
 		err = ioErr
 	}
@@ -298,6 +317,7 @@ func (c *Cmd) Status() (e Ended, ok bool) {
 		}
 	}
 	e.Tampered = c.Tampered
+	e.Group, e.LimitsHit = c.used, c.sandbox.LimitsHit(e.Status, c.used)
 	return e, true
 }
 

@@ -133,6 +133,7 @@ func Examine(ctx context.Context, worktree string, o Options) (*Report, error) {
 	e.tryStart()
 	e.mendLayer()
 	e.mechanisms(ctx)
+	e.limits(ctx)
 	e.machine()
 	e.sockets()
 	return &e.report, nil
@@ -149,6 +150,9 @@ type examiner struct {
 	usual   Applied // of the default policy
 	// layer says why there is no mount layer; nil if there is one.
 	layer error
+	// scope is what asking the user's systemd for a control group said; nil if
+	// that wasn't needed.
+	scope *error
 	// userns says that the layer has a user namespace.
 	userns bool
 }
@@ -278,9 +282,7 @@ func (e *examiner) promises(worktree string) error {
 			list[at] = h
 		}
 	}
-	e.report.Promises = append(list, Held{Feature: policy.Feature{
-		Promise: policy.PromiseLimits, State: policy.Absent, Why: "this version limits no resources",
-	}})
+	e.report.Promises = list
 	return nil
 }
 
@@ -426,5 +428,4 @@ func (e *examiner) mechanisms(ctx context.Context) {
 		}
 		e.mechanism(bwrap.Name, grade, b.Reason(), b.Mend())
 	}
-	e.mechanism("limits", Info, "not in this version", "")
 }

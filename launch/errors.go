@@ -33,6 +33,7 @@ const (
 	StageCaps    = "capabilities"
 	StageConfine = "confinement"
 	StageProtect = "protect"
+	StageLimits  = "limits"
 	StageStart   = "start"
 )
 
@@ -96,6 +97,9 @@ type UnmetError struct {
 	Features []policy.Feature
 	// Kernel is what was asked.
 	Kernel Kernel
+	// scope says that all that is missing is a control group, which the user's
+	// systemd could give.
+	scope bool
 }
 
 // Error names the promises and what is missing.

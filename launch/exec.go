@@ -40,7 +40,7 @@ type Command struct {
 
 // plan makes the command's plan under v and writes "applied". The caller calls
 // release when the plan isn't needed any more.
-func (s *Sandbox) plan(v *variant, c *Command, overlays *slots) (p *spawn.Plan, release func(), err error) {
+func (s *Sandbox) plan(v *variant, c *Command, overlays *slots, g *group) (p *spawn.Plan, release func(), err error) {
 	env := c.Env
 	if env == nil {
 		env = v.resolved.Env
@@ -54,6 +54,7 @@ func (s *Sandbox) plan(v *variant, c *Command, overlays *slots) (p *spawn.Plan, 
 		Files: []int{0, 1, 2}, Inherit: c.Inherit,
 		NewSession: c.NewSession, Group: c.Group, KeepIgnored: keptSignals,
 	}
+	s.limits.addTo(p, g)
 	d, release, err := s.confine(v, p, overlays)
 	if err != nil {
 		return nil, release, err
@@ -63,6 +64,7 @@ func (s *Sandbox) plan(v *variant, c *Command, overlays *slots) (p *spawn.Plan, 
 		if d != nil {
 			a.addDomain(d)
 		}
+		a.addGroup(g)
 		c.Record.Applied(a)
 	}
 	return p, release, nil
@@ -75,7 +77,7 @@ func (s *Sandbox) plan(v *variant, c *Command, overlays *slots) (p *spawn.Plan, 
 //
 // The caller must hold [runtime.LockOSThread] since before [Prepare].
 func (s *Sandbox) Exec(c *Command) error {
-	p, release, err := s.plan(s.variant(), c, &slots{})
+	p, release, err := s.plan(s.variant(), c, &slots{}, &group{})
 	defer release()
 	if err != nil {
 		return err
@@ -89,8 +91,8 @@ func (s *Sandbox) Exec(c *Command) error {
 // Where the machine turns out to have no mount layer, the record gets a second
 // line "applied": the last one counts.
 func (s *Sandbox) Start(c *Command) (*Started, error) {
-	started, err := s.attempt(func(v *variant, overlays *slots) (*Started, error) {
-		p, release, err := s.plan(v, c, overlays)
+	started, err := s.attempt(nil, func(v *variant, overlays *slots, g *group) (*Started, error) {
+		p, release, err := s.plan(v, c, overlays, g)
 		defer release()
 		if err != nil {
 			return nil, err
@@ -121,7 +123,8 @@ type Started struct {
 	Box     *Box
 	state   *tamper.State // nil if nothing is compared
 	slots   *slots        // of the caches
-	unwatch func()        // nil if nothing is watched
+	group   *group
+	unwatch func() // nil if nothing is watched
 }
 
 // watch has what is replaced outside covered again.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func inner(fd int) int {
 		return ExitSetup
 	}
 	// Who waits for the end of a pipe waits for the command, not for us.
-	for _, fd := range j.Files {
+	for _, fd := range slices.Concat(j.Files, j.Join, []int{j.Cgroup}) {
 		if fd > 2 {
 			_ = unix.Close(fd) // one that is there twice is closed already
 		}
@@ -110,6 +111,7 @@ func (j *job) start() (*spawn.Process, error) {
 	p := &spawn.Plan{
 		Path: string(j.Path), Argv: bytesOf(j.Args), Env: bytesOf(j.Env), Dir: string(j.Dir),
 		Files: j.Files, NewSession: j.NewSession, NewGroup: j.NewGroup, ControllingTerminal: j.ControllingTerminal,
+		Rlimits: j.Rlimits, CgroupFD: j.Cgroup, JoinFDs: j.Join,
 		NoNewPrivs: true, Filters: j.Filters,
 	}
 	if j.KeepHUP {

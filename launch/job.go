@@ -12,6 +12,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,6 +37,12 @@ type job struct {
 	KeepHUP bool `json:"keep_hup,omitempty"`
 	// Socket is where reports go, and where signals come from.
 	Socket int `json:"socket"`
+
+	// Cgroup is the descriptor of the control group that the command starts in,
+	// 0 for none, and Join are those that it joins.
+	Cgroup  int            `json:"cgroup,omitempty"`
+	Join    []int          `json:"join,omitempty"`
+	Rlimits []spawn.Rlimit `json:"rlimits,omitempty"`
 
 	// Identities are what the mounts must show.
 	Identities []bwrap.Identity `json:"identities"`

@@ -61,6 +61,17 @@ type Options struct {
 	// Bwrap is the bubblewrap to use where that is the backend; zero looks in
 	// a few fixed folders. One that others could have changed isn't used.
 	Bwrap string
+	// OwnGroup says that the control group of this process was made for it, as
+	// by systemd-run --scope -p Delegate=yes: where the limits take that, what
+	// is in it is moved into a group beneath.
+	OwnGroup bool
+	// Groups says that commands are started in groups of the caller's (see
+	// [Cmd.Group]), which they then can't leave. With limits that is so anyway.
+	Groups bool
+	// TryScope says that a control group may come from the user's systemd, if
+	// need be, since whoever starts the command does what [WantsScope] says.
+	// [Explain] then asks for one.
+	TryScope bool
 	// DryRun makes no folder that the policy or the cache would need. The
 	// sandbox can be looked at, and not used.
 	DryRun bool
@@ -75,6 +86,8 @@ type Sandbox struct {
 	support landlock.Support
 	have    uint64 // capabilities of this process
 	boxed   bool   // bubblewrap is wanted
+	limits  *limits
+	swept   sync.Once
 
 	mu    sync.Mutex
 	bwrap bwrap.Support // if boxed
@@ -126,6 +139,9 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 	if err != nil {
 		return nil, err
 	}
+	if o.TryScope && s.limits != nil {
+		s.limits.tryScope()
+	}
 	v, err := s.buildTried()
 	if err != nil {
 		return nil, err
@@ -137,6 +153,11 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 	} else {
 		for _, path := range v.ruleset.Paths {
 			v.applied.addRule(path.Grant)
+		}
+	}
+	if s.limits != nil && s.limits.place != nil {
+		for _, dir := range s.limits.place.Folders() {
+			v.applied.Cgroup = append(v.applied.Cgroup, policy.Path(dir))
 		}
 	}
 	v.applied.Env = envChanges(s.options.Environ, v.resolved.Env)
@@ -156,9 +177,6 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	default:
 		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "the backend " + string(o.Backend)}}
 	}
-	if p.Limits.Any() {
-		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "limits"}}
-	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
 	if s.boxed = s.wantsBox(); s.boxed {
 		s.takeBwrap(bwrap.Find(o.Bwrap))
@@ -166,6 +184,12 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	var err error
 	if s.have, err = permittedCaps(); err != nil {
 		return nil, &SetupError{Stage: StageCaps, Err: err}
+	}
+	if p.Limits.Any() {
+		if err := p.Validate(); err != nil {
+			return nil, &SetupError{Stage: StagePolicy, Err: err}
+		}
+		s.limits = newLimits(&p, s.have, o.OwnGroup)
 	}
 	return s, nil
 }
@@ -252,7 +276,7 @@ func (s *Sandbox) Notes() []policy.Note { return s.variant().applied.Notes }
 // stays: [Sandbox.Exec] then doesn't do.
 func (s *Sandbox) NeedsParent() bool {
 	v := s.variant()
-	return v.layered() || v.boxed() || v.watched()
+	return v.layered() || v.boxed() || v.watched() || s.limits != nil && s.limits.place != nil
 }
 
 func (s *Sandbox) variant() *variant {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
@@ -20,6 +21,9 @@ type Applied struct {
 	Kernel      Kernel      `json:"kernel"`
 	Worktree    policy.Path `json:"worktree,omitempty"`
 	Cache       policy.Path `json:"cache,omitempty"`
+	// Cgroup are the folders of the command's control group, or, before the
+	// start, those in which it would be made.
+	Cgroup []policy.Path `json:"cgroup,omitempty"`
 	// Features has an entry for each promise that the policy is about.
 	Features []policy.Feature `json:"features"`
 	// Rules are in force; Skipped were left out since there is no such path.
@@ -159,6 +163,12 @@ type Ended struct {
 	// Rusage is that of the command and of the descendants that it, or the
 	// guard, waited for.
 	Rusage syscall.Rusage
+	// Group is what was used in the command's control group, nil if there was
+	// none, and LimitsHit are the limits that it ran into.
+	Group     *cgroup.Stats
+	LimitsHit []string
+	// Survivors are processes in the group that could not be killed.
+	Survivors []int
 	// Tampered are protected paths that changed meanwhile.
 	Tampered []Change
 }
@@ -166,9 +176,11 @@ type Ended struct {
 // Exited says how the command ended.
 func (r *Record) Exited(e Ended) {
 	type usage struct {
-		User   int64 `json:"user_us"`
-		System int64 `json:"system_us"`
-		MaxRSS int64 `json:"max_rss_bytes"`
+		User    int64 `json:"user_us"`
+		System  int64 `json:"system_us"`
+		MaxRSS  int64 `json:"max_rss_bytes"`
+		IORead  int64 `json:"io_read_bytes"`
+		IOWrite int64 `json:"io_write_bytes"`
 	}
 	line := struct {
 		Event  string  `json:"event"`
@@ -177,12 +189,18 @@ func (r *Record) Exited(e Ended) {
 		Core   bool    `json:"core"`
 		Usage  usage   `json:"usage"`
 
+		Group     *cgroup.Stats `json:"group,omitempty"`
+		LimitsHit []string      `json:"limits_hit,omitempty"`
+		Survivors []int         `json:"survivors,omitempty"`
+
 		Tampered []Change `json:"tampered,omitempty"`
 	}{Event: "exited", Tampered: e.Tampered, Usage: usage{
-		User:   e.Rusage.Utime.Nano() / 1000,
-		System: e.Rusage.Stime.Nano() / 1000,
-		MaxRSS: e.Rusage.Maxrss * 1024, // the kernel counts in KiB
-	}}
+		User:    e.Rusage.Utime.Nano() / 1000,
+		System:  e.Rusage.Stime.Nano() / 1000,
+		MaxRSS:  e.Rusage.Maxrss * 1024, // the kernel counts in KiB
+		IORead:  e.Rusage.Inblock * 512, // and in sectors
+		IOWrite: e.Rusage.Oublock * 512,
+	}, Group: e.Group, LimitsHit: e.LimitsHit, Survivors: e.Survivors}
 	if e.Status.Signaled() {
 		name := signalName(e.Status.Signal())
 		line.Signal, line.Core = &name, e.Status.CoreDump()

@@ -22,8 +22,8 @@ func TestRecord(t *testing.T) {
 		{"started", func(r *launch.Record) { r.Started(7) }, `{"event":"started","pid":7}`},
 		{"exit 3", func(r *launch.Record) {
 			r.Exited(launch.Ended{Status: 3 << 8, Rusage: syscall.Rusage{Utime: syscall.Timeval{Sec: 1, Usec: 5}, Maxrss: 2}})
-		}, `{"event":"exited","code":3,"signal":null,"core":false,"usage":{"user_us":1000005,"system_us":0,"max_rss_bytes":2048}}`},
-		{"signal", func(r *launch.Record) { r.Exited(launch.Ended{Status: syscall.WaitStatus(syscall.SIGSEGV) | 0x80}) }, `{"event":"exited","code":null,"signal":"SIGSEGV","core":true,"usage":{"user_us":0,"system_us":0,"max_rss_bytes":0}}`},
+		}, `{"event":"exited","code":3,"signal":null,"core":false,"usage":{"user_us":1000005,"system_us":0,"max_rss_bytes":2048,"io_read_bytes":0,"io_write_bytes":0}}`},
+		{"signal", func(r *launch.Record) { r.Exited(launch.Ended{Status: syscall.WaitStatus(syscall.SIGSEGV) | 0x80}) }, `{"event":"exited","code":null,"signal":"SIGSEGV","core":true,"usage":{"user_us":0,"system_us":0,"max_rss_bytes":0,"io_read_bytes":0,"io_write_bytes":0}}`},
 		{"setup", func(r *launch.Record) {
 			r.Failed(&launch.SetupError{Stage: launch.StagePolicy, Err: &policy.Error{
 				Field: "write[0]", Value: "/x", Why: "does not exist", Hint: "make it", Err: syscall.ENOENT,

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
@@ -135,6 +136,9 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		}
 	}
 	v := &variant{resolved: r, programs: new(programs)}
+	if err := s.limits.checkGrants(r); err != nil {
+		return nil, &SetupError{Stage: StagePolicy, Err: err}
+	}
 	if r.Worktree != "" {
 		if v.worktree, err = identify(r.Worktree); err != nil {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
@@ -181,6 +185,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	v.applied.Features = landlock.Features(support, r)
 	if p.Mode != policy.Unconfined {
 		v.filter = filterOf(&p, support)
+		v.filter.NoForeignGroups = s.options.Groups || s.limits != nil && s.limits.place != nil
 		if boxed {
 			v.filter.NoTruncate = false
 		}
@@ -204,6 +209,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 	}
 	v.applied.Features = v.withComparison(v.applied.Features)
 	v.withSockets(v.applied.Features)
+	v.applied.Features = s.limits.withFeature(v)
 	for _, f := range v.applied.Features {
 		if f.State == policy.Absent && p.Requires(f.Promise) {
 			v.missing = append(v.missing, f)
@@ -256,7 +262,8 @@ func (v *variant) withComparison(features []policy.Feature) []policy.Feature {
 // ready refuses what can't be held, and makes the ruleset.
 func (s *Sandbox) ready(v *variant) error {
 	if len(v.missing) > 0 {
-		return &SetupError{Stage: StageProbe, Err: &UnmetError{Features: v.missing, Kernel: v.applied.Kernel}}
+		scope := len(v.missing) == 1 && v.missing[0].Promise == policy.PromiseLimits && WantsScope(s, nil)
+		return &SetupError{Stage: StageProbe, Err: &UnmetError{Features: v.missing, Kernel: v.applied.Kernel, scope: scope}}
 	}
 	if s.options.DryRun || v.boxed() {
 		return nil // the inner stage makes the ruleset, of what it finds there
@@ -269,9 +276,19 @@ func (s *Sandbox) ready(v *variant) error {
 	return nil
 }
 
-// attempt starts a command under the present variant. If it turns out that
+// attempt starts a command under the present variant, in the control group
+// given, or else in one of its own if the limits take that. If it turns out that
 // this machine has no mount layer, it tries the next way.
-func (s *Sandbox) attempt(start func(*variant, *slots) (*Started, error)) (*Started, error) {
+func (s *Sandbox) attempt(given *cgroup.Group, start func(*variant, *slots, *group) (*Started, error)) (_ *Started, err error) {
+	g, err := s.newGroup(given)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			g.discard()
+		}
+	}()
 	for {
 		v := s.variant()
 		state, err := v.snapshot()
@@ -282,10 +299,11 @@ func (s *Sandbox) attempt(start func(*variant, *slots) (*Started, error)) (*Star
 		if err != nil {
 			return nil, err
 		}
-		started, err := start(v, slots)
+		started, err := start(v, slots, g)
 		if err == nil {
-			started.state, started.slots = state, slots
+			started.state, started.slots, started.group = state, slots, g
 			started.watch(v.watch)
+			s.sweep()
 			return started, nil
 		}
 		slots.release()

@@ -60,7 +60,7 @@ func withOptions(groups []OptionGroup) (some []OptionGroup) {
 // which backend that is held. The policy has no worktree, unless a policy file
 // has one. Errors are [*launch.SetupError].
 func Policy(args []string) (policy.Policy, launch.Options, error) {
-	o := &options{statusFD: -1, guardFD: -1, guardPolicy: -1}
+	o := newOptions()
 	var f flags
 	rest, err := f.scan(o, args)
 	if err == nil && len(rest) > 0 {

@@ -13,7 +13,7 @@ import (
 // explain prints what a run would be granted and runs nothing. Its exit code
 // tells whether the command would be started.
 func explain(o *options) int {
-	a, err := launch.Explain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
+	a, err := launch.Explain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap, TryScope: true})
 	if err != nil {
 		return fail(nil, err)
 	}
@@ -52,6 +52,14 @@ func text(a *launch.Applied) string {
 	fmt.Fprintf(&b, "kernel       %s\n", kernel)
 	if a.Cache != "" {
 		fmt.Fprintf(&b, "cache        %s\n", a.Cache)
+	}
+
+	for i, dir := range a.Cgroup {
+		name := "groups in"
+		if i > 0 {
+			name = ""
+		}
+		fmt.Fprintf(&b, "%-12s %s\n", name, dir)
 	}
 
 	b.WriteString("\npromises\n")

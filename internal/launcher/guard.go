@@ -1,9 +1,11 @@
 package launcher
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -131,7 +133,8 @@ type guard struct {
 	pipe int
 	// group is the launcher's process group, which the command is to be in:
 	// that is the one that the terminal talks to.
-	group int
+	group   int
+	started atomic.Pointer[launch.Started] // nil before it is there
 	// domain says that kill(-1) reaches the command's processes and no others.
 	domain bool
 }
@@ -161,9 +164,25 @@ func newGuard(pipe int) (*guard, error) {
 			}
 		}
 		g.killAll()
+		g.removeGroup()
 		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
 	}()
 	return g, nil
+}
+
+// watches says what was started. A nil guard doesn't care.
+func (g *guard) watches(started *launch.Started) {
+	if g != nil {
+		g.started.Store(started)
+	}
+}
+
+// removeGroup ends the command's control group, if it has one. One that is being
+// made at the moment is left for the next start to sweep.
+func (g *guard) removeGroup() {
+	if started := g.started.Load(); started != nil {
+		_, _ = started.EndGroup(context.Background()) // nobody is left to tell
+	}
 }
 
 // killAll kills every process of the command. Those that were forked while it

@@ -59,20 +59,27 @@ func Main(args []string, version string) int {
 
 // start runs the command in this process, or below a guard.
 func start(o *options, rec *launch.Record, args []string) (int, error) {
+	o.enterScope()
 	if o.supervise && o.guardFD < 0 {
+		if o.needsScope() { // the guard can't leave this process's group
+			return inScope(o, args)
+		}
 		return supervise(o, args)
 	}
-	return run(o, rec)
+	return run(o, rec, args)
 }
 
 // run becomes the command. It returns when that failed, or when the command
 // was started as a child and has ended.
-func run(o *options, rec *launch.Record) (int, error) {
+func run(o *options, rec *launch.Record, args []string) (int, error) {
 	inherit, err := o.inherited()
 	if err != nil {
 		return 0, err
 	}
-	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
+	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0})
+	if o.scopeFD < 0 && o.guardFD < 0 && launch.WantsScope(s, err) {
+		return inScope(o, args)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -90,10 +97,10 @@ func run(o *options, rec *launch.Record) (int, error) {
 		if !c.NewSession {
 			c.Group = g.group
 		}
-		return startAndWait(s, c, rec, o.restore, func() { g.endRest(o.linger) })
+		return startAndWait(s, c, rec, o.restore, g, o.linger)
 	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
-		return startAndWait(s, c, rec, o.restore, nil)
+		return startAndWait(s, c, rec, o.restore, nil, 0)
 	}
 	return 0, s.Exec(c)
 }
@@ -162,7 +169,7 @@ func (o *options) inherited() ([]int, error) {
 	}
 	fds := slices.Clone(o.keepFDs)
 	for _, fd := range openDescriptors() {
-		if fd == o.statusFD || fd == o.guardFD || slices.Contains(fds, fd) {
+		if fd == o.statusFD || fd == o.guardFD || fd == o.guardPolicy || fd == o.scopeFD || slices.Contains(fds, fd) {
 			continue
 		}
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)

@@ -31,6 +31,7 @@ type options struct {
 	// process before it, in guardPolicy: the file may be a pipe, or change.
 	policyFile  []byte
 	guardPolicy int // -1 without
+	scopeFD     int // -1 unless this process has been started in a scope
 
 	help, version, explain, json bool
 	doctor, verify               bool
@@ -41,11 +42,15 @@ func usageError(why, hint string) error {
 	return &launch.SetupError{Stage: launch.StageUsage, Err: &policy.Error{Why: why, Hint: hint}}
 }
 
+func newOptions() *options {
+	return &options{statusFD: -1, guardFD: -1, guardPolicy: -1, scopeFD: -1}
+}
+
 // parse reads the command line. Options end at the first operand. With an
 // error it returns what it read until then, so that the error can be reported
 // as the user asked.
 func parse(args []string) (*options, error) {
-	o := &options{statusFD: -1, guardFD: -1, guardPolicy: -1}
+	o := newOptions()
 	var f flags
 	operands, err := f.scan(o, args)
 	if e := f.descriptors(o); err == nil {
@@ -155,7 +160,7 @@ func absolute(path string) (policy.Path, error) {
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
 	chdir, statusFD, bwrap, linger        *string
-	guardFD, guardPolicy                  *string
+	guardFD, guardPolicy, scopeFD         *string
 	rw, rwCreate, read, unix              []string
 	protect, hide                         []string
 	privateTmp, strictMetadata            bool
@@ -165,6 +170,8 @@ type flags struct {
 	clearEnv, keepGit                     bool
 	broad, noProtect, noCache, bestEffort bool
 	allowSignals, allowAbstract           bool
+
+	limitFlags
 
 	// other is the last option that doesn't go with --doctor and --verify.
 	other string
@@ -177,7 +184,12 @@ func (f *flags) descriptors(o *options) (err error) {
 		to   *int
 		name string
 		v    *string
-	}{{&o.statusFD, "status-fd", f.statusFD}, {&o.guardFD, guardOption, f.guardFD}, {&o.guardPolicy, guardPolicyOption, f.guardPolicy}} {
+	}{
+		{&o.statusFD, "status-fd", f.statusFD},
+		{&o.guardFD, guardOption, f.guardFD},
+		{&o.guardPolicy, guardPolicyOption, f.guardPolicy},
+		{&o.scopeFD, scopeOption, f.scopeFD},
+	} {
 		if d.v == nil {
 			continue
 		}
@@ -262,6 +274,9 @@ func (f *flags) apply(o *options) error {
 		if err := addPorts(l.to, l.name, l.values); err != nil {
 			return err
 		}
+	}
+	if err := f.limitFlags.apply(&p.Limits); err != nil {
+		return err
 	}
 	for _, r := range f.require {
 		p.Require = append(p.Require, policy.Promise(r))

@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/signal"
@@ -10,7 +11,9 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
+	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"golang.org/x/sys/unix"
 )
@@ -198,16 +201,17 @@ func (p process) Reap() (e launch.Ended, err error) {
 }
 
 // startAndWait starts the command as a child, waits for it, and returns the
-// exit code that tells how it ended. Before it says so it calls rest, if that
-// isn't nil, to end what the command has left. What was tampered with is
-// reported, and put back if restore is set.
-func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, restore bool, rest func()) (int, error) {
+// exit code that tells how it ended. Before it says so the guard, if there is
+// one, ends what the command has left when linger is over. What was tampered
+// with is reported, and put back if restore is set.
+func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, restore bool, g *guard, linger time.Duration) (int, error) {
 	p := newParent(c.NewSession)
 	defer p.close()
 	started, err := s.Start(c)
 	if err != nil {
 		return 0, err
 	}
+	g.watches(started)
 	var e launch.Ended
 	if started.Box != nil {
 		e, err = p.wait(started.Box, started.Box.Pid)
@@ -217,9 +221,10 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
-	if rest != nil {
-		rest()
+	if g != nil {
+		g.endRest(linger)
 	}
+	endGroup(s, started, &e)
 	e.Tampered = started.Tampered()
 	for _, t := range e.Tampered {
 		say("warning: " + t.Path.String() + " was " + t.What + " while the command ran: " + t.Why)
@@ -233,6 +238,31 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 	}
 	rec.Exited(e)
 	return exitCode(e.Status), nil
+}
+
+// endGroup ends what the command has left in its control group, and says which
+// limits it ran into.
+func endGroup(s *launch.Sandbox, started *launch.Started, e *launch.Ended) {
+	var err error
+	e.Group, err = started.EndGroup(context.Background())
+	var left *cgroup.SurvivorsError
+	if errors.As(err, &left) {
+		e.Survivors = left.Pids
+	}
+	if err != nil {
+		say("warning: " + err.Error())
+	}
+	e.LimitsHit = s.LimitsHit(e.Status, e.Group)
+	for _, hit := range e.LimitsHit {
+		switch hit {
+		case "memory":
+			say("warning: the command used up its memory, and was killed")
+		case "pids":
+			say("warning: the command could not start all of its processes and threads: it had as many as it may")
+		case "fsize":
+			say("warning: the command wrote a file as large as a file may become")
+		}
+	}
 }
 
 // exitCode is the code that says how a command ended.

@@ -2,7 +2,6 @@ package launcher
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
@@ -79,12 +78,14 @@ func (f *flags) value(name string) **string {
 		return &f.statusFD
 	case "linger":
 		return &f.linger
+	case scopeOption:
+		return &f.scopeFD
 	case guardOption:
 		return &f.guardFD
 	case guardPolicyOption:
 		return &f.guardPolicy
 	}
-	return nil
+	return f.limitFlags.value(name)
 }
 
 // list returns where an option that can be given more than once is stored, nil
@@ -120,7 +121,7 @@ func (f *flags) list(name string) *[]string {
 	case "keep-fd":
 		return &f.keepFD
 	}
-	return nil
+	return f.limitFlags.list(name)
 }
 
 // guardOption is how the launcher starts itself as the guard. It isn't for
@@ -137,18 +138,12 @@ var names = [...]string{
 	"net", "connect-tcp", "bind-tcp", "connect-udp", "bind-udp", "unix",
 	"allow-signals", "allow-abstract-sockets",
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
-	"new-session", "supervise", "linger",
+	"new-session", "supervise",
+	"memory", "swap", "pids", "cpus", "cpu-weight", "io-read", "io-write",
+	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger",
 	"require", "best-effort", "backend", "bwrap",
 	"policy", "status-fd", "explain", "doctor", "verify", "json",
 	"version", "help",
-}
-
-// planned are options of other versions, which must not be taken for a
-// misspelling.
-var planned = [...]string{
-	"memory", "swap", "pids", "cpus", "cpu-weight",
-	"io-read", "io-write", "oom-score-adj", "nofile", "fsize", "core", "nice",
-	"limits", "cgroup", "cgroup-parent",
 }
 
 // scan stores the options in args, up to the first operand or "--", and returns
@@ -207,9 +202,6 @@ func (f *flags) scan(o *options, args []string) ([]string, error) {
 }
 
 func unknownOption(arg, name string) error {
-	if slices.Contains(planned[:], name) {
-		return usageError("--"+name+" is not available in this version", "")
-	}
 	hint := "see --help"
 	if near := nearest.Word(strings.TrimPrefix(name, "-"), names[:]); near != "" {
 		hint = "did you mean --" + near + "?"

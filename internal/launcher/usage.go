@@ -47,6 +47,29 @@ What the command gets:
   --linger TIME          with --supervise, what is left may go on for so long,
                          such as 500ms, to end by itself; not at all by default
 
+What it and its descendants may use:
+  --memory SIZE          memory; when it is used up, all of them are killed
+  --swap SIZE            swap space besides (default none with --memory), or max
+  --pids N               processes and threads at a time
+  --cpus N               processor time, in processors, as in 1.5
+  --cpu-weight N         their share when others want the processors too: 1 to
+                         10000, where 100 is usual
+  --io-read [DEVICE:]RATE
+                         bytes a second read from the device that DEVICE is, or
+                         is on; without one, from that of the worktree
+  --io-write [DEVICE:]RATE
+                         bytes a second written
+  --nofile N             open files of each process
+  --fsize SIZE           size of each file that is written
+  --core SIZE            size of each core dump
+  --nice N               added to the niceness
+  --oom-score-adj N      how soon each is killed when the machine's memory is
+                         used up, -1000 to 1000
+  --limits CHOICE        required (default) refuses to run unless these hold;
+                         best-effort runs all the same
+  --cgroup PATH          run it in this control group, whose limits stay
+  --cgroup-parent PATH   make control groups in this one
+
 What must hold:
   --require PROMISE      refuse to run unless PROMISE is held: write, protect,
                          hide, private-tmp, metadata, device-ioctl, signals,
@@ -67,11 +90,14 @@ Policy and reports:
   --version, -h, --help
 
 Lists of ports and capabilities are separated by commas. Options that take a
-path, a port list or a variable can be given more than once.
+path, a port list, a rate or a variable can be given more than once. Sizes are
+bytes, or have a unit: K, M, G (of 1024; KiB, MiB, GiB are the same), kB, MB, GB
+(of 1000).
 
 Exit status:
   the command's own, or 128 + n if signal n killed it
-  125  the command was not run: bad usage, or the confinement can't be had
+  125  the command was not run: bad usage, or the confinement or the limits
+       can't be had
   126  the command was found and can't be executed
   127  the command was not found
   1    of --doctor: this machine doesn't hold every promise of every run; of

@@ -1,0 +1,125 @@
+package launcher
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/spawn"
+	"golang.org/x/sys/unix"
+)
+
+// Where only the user's systemd can give a control group, the launcher starts
+// itself again in a transient scope, by systemd-run, and waits. What runs there
+// says so by a pipe: if that ends without a word, systemd-run has failed, whose
+// exit code would look like the command's.
+
+// scopeOption is how the launcher starts itself in a scope. It isn't for users,
+// and not in names.
+const scopeOption = "scope-fd"
+
+// scopeStart bounds the time until systemd has made the scope.
+const scopeStart = 30 * time.Second
+
+// inScope starts the launcher again in a scope, with the same args, and waits
+// for it.
+func inScope(o *options, args []string) (int, error) {
+	fail := func(err error) (int, error) {
+		return 0, &launch.SetupError{Stage: launch.StageLimits, Err: err}
+	}
+	inherit, err := o.inherited()
+	if err != nil {
+		return 0, err
+	}
+	if o.statusFD >= 0 {
+		inherit = append(inherit, o.statusFD)
+	}
+	var pipe [2]int
+	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
+		return fail(os.NewSyscallError("pipe2", err))
+	}
+	defer func() { _ = unix.Close(pipe[0]) }()
+	self, err := os.Executable()
+	if err != nil {
+		return fail(err)
+	}
+	argv := []string{
+		"systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes",
+		"--description=shofer-sandbox", "--", self, "--" + scopeOption + "=" + strconv.Itoa(pipe[1]),
+	}
+	if o.policyFile != nil {
+		fd, err := textFD(o.policyFile)
+		if err != nil {
+			return fail(err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+		argv = append(argv, "--"+guardPolicyOption+"="+strconv.Itoa(fd))
+		inherit = append(inherit, fd)
+	}
+	plan := &spawn.Plan{
+		Path: cgroup.SystemdRun(), Argv: append(argv, args...), Env: cgroup.ScopeEnv(os.Environ()),
+		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[1]), KeepIgnored: []syscall.Signal{syscall.SIGHUP},
+	}
+	p := newParent(false)
+	defer p.close()
+	proc, err := spawn.Start(plan)
+	_ = unix.Close(pipe[1])
+	if err != nil {
+		return fail(err)
+	}
+	made := awaitWord(pipe[0])
+	if !made {
+		_ = unix.Kill(proc.Pid, syscall.SIGKILL) // it may have ended; it isn't reaped
+	}
+	e, err := p.wait(process(proc.Pid), proc.Pid)
+	switch {
+	case err != nil:
+		return fail(err)
+	case !made:
+		return fail(&cgroup.SupportError{
+			Why:  "systemd-run made no scope for this user",
+			Mend: "see what it says: systemd-run --user --scope -p Delegate=yes true",
+		})
+	}
+	return exitCode(e.Status), nil
+}
+
+// awaitWord waits for a byte from a pipe.
+func awaitWord(pipe int) bool {
+	deadline := time.Now().Add(scopeStart)
+	for {
+		fds := []unix.PollFd{{Fd: int32(pipe), Events: unix.POLLIN}}
+		n, err := unix.Poll(fds, int(time.Until(deadline)/time.Millisecond))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil || n == 0 {
+			return false
+		}
+		n, err = unix.Read(pipe, make([]byte, 1))
+		return err == nil && n == 1
+	}
+}
+
+// enterScope says to who started this process that it is in the scope.
+func (o *options) enterScope() {
+	if o.scopeFD < 0 {
+		return
+	}
+	_, _ = unix.Write(o.scopeFD, []byte{1}) // who is gone needs no word
+	_ = unix.Close(o.scopeFD)
+}
+
+// needsScope reports whether only a scope can hold the limits.
+func (o *options) needsScope() bool {
+	if o.scopeFD >= 0 || !o.policy.Limits.Group() {
+		return false
+	}
+	_, err := cgroup.Find(o.policy.Limits, cgroup.Options{Worktree: string(o.policy.Worktree)})
+	var support *cgroup.SupportError
+	return errors.As(err, &support) && support.Scope
+}
