@@ -254,7 +254,7 @@ func (s *Stream) ReadAt(p []byte, off int64) (int, error) {
 
 	n, err := a.readAt(p[:min(int64(len(p)), max(0, size-off))], off)
 	switch {
-	case errors.Is(err, fs.ErrClosed):
+	case errors.Is(err, fs.ErrClosed) || a.discarded.Load():
 		// It was given up meanwhile.
 		s.c.mu.Lock()
 		defer s.c.mu.Unlock()

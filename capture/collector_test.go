@@ -72,11 +72,16 @@ func TestMergedTurns(t *testing.T) {
 		c := New(Options{Stdout: w})
 		models := map[*Stream]*model{c.Stdout: {s: c.Stdout}, c.Stderr: {s: c.Stderr}}
 		for turn := range 30_000 {
-			for s, m := range models {
-				p := []byte{byte('a' + turn%26)}
+			for _, s := range c.streams() {
+				m, p := models[s], []byte{byte('a' + turn%26)}
 				_, _ = s.Write(p)
 				m.all = append(m.all, p...)
 				m.turns = append(m.turns, turn)
+				if turn < 300 {
+					if err := checkMerged(c, models, true); err != nil {
+						t.Fatalf("%v after %d turns: %v", w, turn, err)
+					}
+				}
 			}
 			if n := cap(c.order.runs); n > 2*maxRuns {
 				t.Fatalf("%d runs after %d turns", n, turn)
@@ -133,6 +138,59 @@ func TestWait(t *testing.T) {
 			t.Errorf("after the end: %v", err)
 		}
 	})
+}
+
+// TestExactlyFull: what the windows hold needs no artifact, and one byte more
+// does.
+func TestExactlyFull(t *testing.T) {
+	for _, w := range []Window{HeadTail(7), {Head: 7}, {Tail: 7}} {
+		c := New(Options{Stdout: w, Store: openStore(t, Limits{})})
+		for i := range 7 {
+			_, _ = c.Stdout.Write([]byte{byte('a' + i)})
+		}
+		if s := c.Stdout.Snapshot(); string(s.Head) != "abcdefg" || s.Artifact != "" || s.Omitted != 0 {
+			t.Errorf("%v: %+v", w, s)
+		}
+		_, _ = c.Stdout.Write([]byte("h"))
+		p := make([]byte, 8)
+		if s := c.Stdout.Snapshot(); s.Artifact == "" || s.Omitted != 1 {
+			t.Errorf("%v: %+v", w, s)
+		}
+		if n, err := c.Stdout.ReadAt(p, 0); n != 8 || err != nil || string(p) != "abcdefgh" {
+			t.Errorf("%v: ReadAt() = %q, %v", w, p[:n], err)
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHugeWrite: one write of much more than an artifact may hold takes no more
+// room than many small ones, and readers see no gap in what isn't there yet.
+func TestHugeWrite(t *testing.T) {
+	store := openStore(t, Limits{Artifact: 1 << 20})
+	c := New(Options{Store: store})
+	p := bytes.Repeat([]byte("0123456\n"), 4<<20)
+	_, _ = c.Stdout.Write(p[:2*Medium]) // there is an artifact by now
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_, _ = c.Stdout.Write(p[2*Medium:])
+		c.End()
+	})
+	for c.Stdout.Live() {
+		gap := c.Stdout.Gap()
+		if size := c.Stdout.Size(); gap.To > size || gap.Lines != (gap.To-gap.From)/8 {
+			t.Errorf("gap %+v of %d bytes", gap, size)
+		}
+	}
+	wg.Wait()
+	infos, err := store.List()
+	if err != nil || len(infos) != 1 || infos[0].Size != int64(len(p)) || infos[0].Disk > 1<<20 {
+		t.Errorf("List() = %+v, %v", infos, err)
+	}
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func TestEnd(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
 	"sync/atomic"
@@ -203,7 +204,7 @@ func (a *spill) finish(lines int64) error {
 // allowed. Whoever reads it gets [os.ErrClosed].
 func (a *spill) discard() {
 	a.discarded.Store(true)
-	if err := a.store.remove(a.id); err != nil {
+	if err := a.store.remove(a.id); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		_ = a.file.Truncate(0)
 	}
 	_ = a.close()
