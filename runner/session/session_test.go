@@ -451,7 +451,14 @@ func (c *canceller) Write(p []byte) (int, error) {
 func TestBackground(t *testing.T) {
 	s := open(t, nil)
 	// A machine under load may take longer than is waited: then once more.
-	try := func(f func() bool) bool { return f() || f() || f() || f() }
+	try := func(f func() bool) bool {
+		for range 4 {
+			if f() {
+				return true
+			}
+		}
+		return false
+	}
 	var out string
 	var r session.Result
 	if !try(func() bool {
