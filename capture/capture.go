@@ -74,7 +74,8 @@ type Snapshot struct {
 	// an end counts.
 	Bytes, Lines int64
 	// Artifact names the complete stream in the store. It is empty as long as
-	// the windows hold everything, without a store, and after a failure.
+	// the windows hold everything (see [Options.All]), without a store, and
+	// after a failure.
 	Artifact ID
 	// SpillErr is why there is no artifact although the windows don't hold
 	// everything. It is nil without a store.

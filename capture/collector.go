@@ -20,6 +20,9 @@ type Options struct {
 	// Store gets the complete stream, as an artifact, as soon as the windows
 	// don't hold it. With nil there are the windows only.
 	Store *Store
+	// All makes an artifact of each stream as soon as it has a byte, so that
+	// what was written is there also when this process is killed.
+	All bool
 	// Label is what the artifacts' entries in the store say, for people: the
 	// command, say. Bytes that aren't UTF-8 are replaced, and at most 4 KiB are
 	// kept.
@@ -142,7 +145,7 @@ func (s *Stream) write(p []byte) {
 // returns it, or why there is none.
 func (s *Stream) toDisk(p []byte) (*spill, error) {
 	store, a := s.c.opts.Store, s.spill
-	if store == nil || s.spillErr != nil || a == nil && s.w.fits(len(p)) {
+	if store == nil || s.spillErr != nil || a == nil && !s.c.opts.All && s.w.fits(len(p)) {
 		return nil, s.spillErr
 	}
 	var err error

@@ -473,3 +473,27 @@ func TestSharedStore(t *testing.T) {
 		}
 	}
 }
+
+// With All everything has an artifact, and only what was written.
+func TestAll(t *testing.T) {
+	s := openStore(t, Limits{})
+	c := New(Options{Store: s, All: true})
+	_, _ = c.Stdout.Write([]byte("a"))
+	a, err := s.Open(c.Stdout.Snapshot().Artifact)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Close()
+	_, _ = c.Stdout.Write([]byte("b"))
+	got, err := io.ReadAll(io.NewSectionReader(a, 0, 10))
+	if err != nil || string(got) != "ab" {
+		t.Errorf("the artifact has %q, %v; want \"ab\"", got, err)
+	}
+	c.End()
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	if list := ids(t, s); len(list) != 1 {
+		t.Errorf("artifacts %v; want one", list)
+	}
+}

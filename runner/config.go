@@ -22,6 +22,9 @@ type Config struct {
 	// the middle of long output is lost, and the result says so. It stays the
 	// caller's. One that lies where commands may write is refused.
 	Store *capture.Store
+	// SaveAll keeps all output there, also what fits in memory. It is then
+	// there when this process is killed.
+	SaveAll bool
 
 	// Dir is what relative working directories are relative to, and where
 	// commands run. Zero is the executor's folder, or else the process's at

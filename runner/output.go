@@ -44,7 +44,7 @@ func (o *output) tee(w io.Writer) io.Writer {
 }
 
 // newOutput makes the collector of a command. Wrote is called after each piece.
-func newOutput(s *Spec, store *capture.Store, wrote func()) *output {
+func newOutput(s *Spec, c *Config, wrote func()) *output {
 	w := capture.HeadTail(s.Budget)
 	switch s.Keep {
 	case KeepHead:
@@ -54,7 +54,9 @@ func newOutput(s *Spec, store *capture.Store, wrote func()) *output {
 	case KeepBoth:
 	}
 	return &output{
-		c:      capture.New(capture.Options{Stdout: w, Merged: s.Merge, Store: store, Label: s.Label, Wrote: wrote}),
+		c: capture.New(capture.Options{
+			Stdout: w, Merged: s.Merge, Store: c.Store, All: c.SaveAll, Label: s.Label, Wrote: wrote,
+		}),
 		merged: s.Merge, tail: s.Lines.Tail, copied: make(chan struct{}),
 	}
 }

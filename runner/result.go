@@ -78,8 +78,8 @@ type Output struct {
 	// Truncated says that Head and Tail aren't all.
 	Truncated bool
 	// Artifact names the whole stream in the store. It is empty if Head and
-	// Tail are all, without a store, and when it could not be written, which
-	// ArtifactErr says.
+	// Tail are all (but for [Config.SaveAll]), without a store, and when it
+	// could not be written, which ArtifactErr says.
 	Artifact    string
 	ArtifactErr error
 }

@@ -129,7 +129,7 @@ func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
 		id: newID(), spec: s, runner: r, made: time.Now(), state: StateQueued, exit: Exit{Code: -1},
 		done: make(chan struct{}), background: make(chan struct{}), kills: make(chan kill), cancel: cancel,
 	}
-	e.out = newOutput(s, r.config.Store, e.printed)
+	e.out = newOutput(s, &r.config, e.printed)
 	if err := r.register(e); err != nil {
 		cancel(nil)
 		return nil, err
