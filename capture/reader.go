@@ -127,41 +127,51 @@ func (r *Reader) Lines(ctx context.Context, first, count, limit int64) (*Page, e
 
 // Tail returns the last lines of the stream, or as many of them as fit into limit bytes.
 // With lines 0 limit alone counts. It reads from the end on backwards, and so takes
-// the same time whatever the stream's size; the lines are numbered only if that
-// doesn't need a look at all that lies before. What [Reader.Page] says holds here too.
+// the same time whatever the stream's size. The lines are numbered if the source is
+// one of this package that knows how many there are, or if not much lies before
+// that wasn't looked at. What [Reader.Page] says holds here too.
 func (r *Reader) Tail(ctx context.Context, lines, limit int64) (*Page, error) {
 	limit = limitOf(limit)
 	for {
-		size := r.src.Size()
+		size, all, known := int64(0), int64(0), false
+		if c, ok := r.src.(counted); ok {
+			size, all, known = c.totals()
+		}
+		if !known {
+			size = r.src.Size()
+		}
 		from := max(0, size-limit)
 		if gap := r.src.Gap(); gap.From < gap.To {
 			from = max(from, gap.To)
 		}
-		from = min(from, size)
-		if lines > 0 {
-			at, lost, err := r.linesBefore(ctx, from, size, lines)
-			if err != nil {
-				return nil, err
-			}
-			if lost {
-				continue
-			}
-			from = at
+		t, lost, err := r.last(ctx, min(from, size), size, lines)
+		if err != nil {
+			return nil, err
 		}
-		near, err := r.index.near(ctx, from)
+		if lost {
+			continue
+		}
+		if known {
+			return r.page(ctx, t.from, limit, -1, all-t.lines+1)
+		}
+		near, err := r.index.near(ctx, t.from)
 		if err != nil {
 			return nil, err
 		}
 		if near {
-			return r.page(ctx, from, limit, -1, -1)
+			return r.page(ctx, t.from, limit, -1, -1)
 		}
-		return r.page(ctx, from, limit, -1, 0)
+		return r.page(ctx, t.from, limit, -1, 0)
 	}
 }
 
-// linesBefore returns where the last lines before size begin, but no less than from.
-// It reports whether from isn't kept any more.
-func (r *Reader) linesBefore(ctx context.Context, from, size, lines int64) (at int64, lost bool, err error) {
+// tail is the end of a stream: so many lines from an offset on. The first of them may
+// begin before.
+type tail struct{ from, lines int64 }
+
+// last returns the last lines before size, but none that lie before from. With lines 0
+// it returns all that lie after. It reports whether from isn't kept any more.
+func (r *Reader) last(ctx context.Context, from, size, lines int64) (t tail, lost bool, err error) {
 	buf := getBlock()
 	defer putBlock(buf)
 	for to := size; to > from; {
@@ -170,30 +180,36 @@ func (r *Reader) linesBefore(ctx context.Context, from, size, lines int64) (at i
 		for have := 0; have < len(b); {
 			n, next, err := readKept(ctx, r.src, b[have:], start+int64(have))
 			if err != nil {
-				return 0, false, err
+				return t, false, err
 			}
 			if n == 0 && next == start+int64(have) {
-				return 0, false, io.ErrUnexpectedEOF
+				return t, false, io.ErrUnexpectedEOF
 			}
 			if n == 0 {
-				return 0, true, nil
+				return t, true, nil
 			}
 			have += n
 		}
-		if to == size && b[len(b)-1] == '\n' {
-			lines++ // the end of the last line doesn't begin another
+		i := len(b)
+		if to == size {
+			// The end of the last line doesn't begin another.
+			i--
+			t.lines++
 		}
-		for i := len(b); ; {
+		for {
 			if i = bytes.LastIndexByte(b[:i], '\n'); i < 0 {
 				break
 			}
-			if lines--; lines == 0 {
-				return start + int64(i) + 1, false, nil
+			if t.lines == lines {
+				t.from = start + int64(i) + 1
+				return t, false, nil
 			}
+			t.lines++
 		}
 		to = start
 	}
-	return from, false, nil
+	t.from = from
+	return t, false, nil
 }
 
 // Follow yields pages from offset on as the stream grows, until it is no longer live

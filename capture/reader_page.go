@@ -22,6 +22,7 @@ type excerpt struct {
 	from, to int   // the part
 	secrets  []secret
 	last     bool // nothing is kept after the part: the end, or the gap
+	cut      bool // it is the gap
 }
 
 // excerpt reads n bytes at off, and what is around them as far as it is of use. What
@@ -51,7 +52,7 @@ func (r *Reader) excerpt(ctx context.Context, off, n, size int64) (x excerpt, lo
 			if x.offset+int64(have) <= off && next > off {
 				return x, true, nil
 			}
-			x.last = true
+			x.last, x.cut = true, next > x.offset+int64(have)
 			break
 		}
 		have += k
@@ -94,10 +95,10 @@ func (x *excerpt) align() {
 	}
 }
 
-// whole returns the index at or before to that splits no rune. With last and without
-// live the rune can't be completed.
+// whole returns the index at or before to that splits no rune. Without live a rune at
+// the stream's end can't be completed, and neither can one at the gap.
 func (x *excerpt) whole(to int, live bool) int {
-	if to == len(x.buf) && x.last && !live {
+	if to == len(x.buf) && x.last && (x.cut || !live) {
 		return to
 	}
 	for i := to - 1; i >= max(x.from, to-utf8.UTFMax+1); i-- {

@@ -371,6 +371,20 @@ func TestGap(t *testing.T) {
 	}
 }
 
+// TestGapInRune shows that a page comes to its end where a live stream's gap cuts a
+// rune.
+func TestGapInRune(t *testing.T) {
+	src := newText([]byte("aé and é")).without(2, 8)
+	src.live = true
+	r := NewReader(src)
+	for _, tc := range []struct{ offset, from, end, next int64 }{{0, 0, 2, 8}, {1, 1, 2, 8}, {2, 8, 10, 10}} {
+		p, err := r.Page(t.Context(), tc.offset, 0)
+		if err != nil || p.Offset != tc.from || p.End != tc.end || p.Next != tc.next {
+			t.Errorf("page at %d: %d to %d, next %d, %v; want %d to %d, next %d", tc.offset, p.Offset, p.End, p.Next, err, tc.from, tc.end, tc.next)
+		}
+	}
+}
+
 // TestLinesModel compares line numbers with those counted, with gaps and when the
 // index is forced to thin out its marks.
 func TestLinesModel(t *testing.T) {

@@ -21,7 +21,7 @@ type finder struct {
 	// that has this pair can be, and width-1 for pairs that none has.
 	skip []uint8
 	// ending are the literals by the last pair of their first width bytes.
-	ending map[uint16][]literal
+	ending *[256][]ending
 	// rare are sequences that are looked for one by one.
 	rare []rareSequence
 	// pure is set when nothing else than a literal is ever reported, except for
@@ -34,6 +34,15 @@ type rareSequence struct {
 	seq  []byte
 	sure bool
 }
+
+// ending is a literal with the pair that it is found by.
+type ending struct {
+	pair uint16
+	literal
+}
+
+// slot returns where a pair's literals are.
+func slot(pair uint16) uint8 { return uint8(pair>>8)*31 + uint8(pair) }
 
 // literal is a sequence of bytes of which each may be one of two.
 type literal struct{ a, b []byte }
@@ -103,7 +112,7 @@ func (f *finder) alone(seq []byte, sure bool) {
 
 func (f *finder) build(lits []literal) {
 	f.skip = bytes.Repeat([]byte{uint8(f.width - 1)}, 1<<16)
-	f.ending = map[uint16][]literal{}
+	f.ending = new([256][]ending)
 	for _, l := range lits {
 		for i := range f.width - 1 {
 			for _, x := range [2]byte{l.a[i], l.b[i]} {
@@ -111,12 +120,23 @@ func (f *finder) build(lits []literal) {
 					p := uint16(x) | uint16(y)<<8
 					f.skip[p] = min(f.skip[p], uint8(f.width-2-i))
 					if i == f.width-2 {
-						f.ending[p] = append(f.ending[p], l)
+						f.add(ending{p, l})
 					}
 				}
 			}
 		}
 	}
+}
+
+// add adds a literal, if it isn't there because its bytes have but one form.
+func (f *finder) add(e ending) {
+	at := &f.ending[slot(e.pair)]
+	for _, have := range *at {
+		if have.pair == e.pair && bytes.Equal(have.a, e.a) && bytes.Equal(have.b, e.b) {
+			return
+		}
+	}
+	*at = append(*at, e)
 }
 
 // next returns the first place from which on a literal is in b, or -1.
@@ -150,8 +170,9 @@ func (f *finder) next(b []byte, from int) int {
 			i += int(n)
 		default:
 			at := i - (far - 1)
-			for _, l := range f.ending[uint16(b[i])|uint16(b[i+1])<<8] {
-				if l.at(b[at:]) {
+			pair := uint16(b[i]) | uint16(b[i+1])<<8
+			for _, e := range f.ending[slot(pair)] {
+				if e.pair == pair && e.at(b[at:]) {
 					return at
 				}
 			}
