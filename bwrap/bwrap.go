@@ -60,10 +60,11 @@
 // A file system that is mounted outside after the start, in a place that is
 // read-only in the sandbox, appears there with the write access that it has
 // outside, where mounts are shared, as they are under systemd. So does one that
-// is mounted because the command looks there (autofs). bwrap can't stop that. As
-// root a starter can, by giving bwrap a mount namespace whose mounts are
-// private; else the inner stage can, by a user and mount namespace of its own
-// whose mounts are ([Options.OpenProc]).
+// is mounted because the command looks there (autofs). bwrap can't stop that. A
+// starter can, by entering the sandbox's mount namespace while the inner stage
+// prepares the command, and making the mounts private; or the inner stage can,
+// by a user and mount namespace of its own whose mounts are
+// ([Options.OpenProc]).
 //
 // Before 0.12.0 somebody outside who swaps a folder for a symbolic link while
 // bwrap starts can lead it to make an empty file or folder elsewhere
@@ -71,7 +72,8 @@
 //
 // The usual devices are granted, and so is their metadata: root can change the
 // mode of the machine's /dev/null. (bwrap can make a mount read-only only so
-// that devices in it don't work any more.) In a user namespace it can't.
+// that devices in it don't work any more.) A starter that enters the sandbox can
+// ([Layout.Devices]).
 //
 // A descriptor that was opened outside leads around the mounts: what is open
 // for reading can be opened for writing through /proc/self/fd, and a folder can

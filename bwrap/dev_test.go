@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -118,4 +119,27 @@ func TestPrivateTmp(t *testing.T) {
 			t.Error("the command's temporary folder was made outside")
 		}
 	})
+}
+
+func TestDevicePaths(t *testing.T) {
+	usual := []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+	for _, tt := range []struct {
+		entries []Entry
+		want    []string
+	}{
+		{nil, usual},
+		{[]Entry{
+			{Path: "/dev/kvm", Kind: Device},
+			{Path: "/dev/null", Kind: Device},
+			{Path: "/dev/shm", Kind: Device, Dir: true},
+			{Path: "/dev/sda", Kind: Shown},
+			{Path: "/srv/file", Kind: Device},
+		}, append(usual[:6:6], "/dev/kvm")},
+		{[]Entry{{Path: "/dev", Kind: Device, Dir: true}}, nil}, // as it is outside
+		{[]Entry{{Path: "/", Kind: Device, Dir: true}}, nil},
+	} {
+		if got := (&Layout{Entries: tt.entries}).Devices(); !slices.Equal(got, tt.want) {
+			t.Errorf("Devices with %+v = %q; want %q", tt.entries, got, tt.want)
+		}
+	}
 }

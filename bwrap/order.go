@@ -370,6 +370,24 @@ func (p *planner) readOnly(path string) {
 // deviceNodes are the devices that bwrap puts into a new /dev.
 var deviceNodes = [...]string{"null", "zero", "full", "random", "urandom", "tty"}
 
+// Devices returns the paths of the machine's own devices that the sandbox has
+// as mounts of their own: what is done to such a mount is done to no other.
+func (l *Layout) Devices() (paths []string) {
+	for _, name := range deviceNodes {
+		paths = append(paths, "/dev/"+name)
+	}
+	for i := range l.Entries {
+		switch e := &l.Entries[i]; {
+		case e.Kind != Device:
+		case beneath("/dev", e.Path):
+			return nil
+		case !e.Dir && beneath(e.Path, "/dev") && !provided(e.Path):
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
 // provided reports whether bwrap puts path into a new /dev by itself.
 func provided(path string) bool {
 	name, ok := strings.CutPrefix(path, "/dev/")

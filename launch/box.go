@@ -39,8 +39,8 @@ type Box struct {
 	// kernel can't tell (before Linux 5.3).
 	Pid int
 
-	bwrap  int // the child, not reaped
-	pidfd  int // of the command, until it is watched; -1 if there is none
+	bwrap  int    // the child, not reaped
+	stage  packet // the inner stage; its pidfd is open until it is watched
 	inner  <-chan packet
 	exited <-chan struct{} // closed when bwrap has ended
 	words  <-chan string   // its standard error
@@ -52,8 +52,8 @@ type Box struct {
 	socket int // to the inner stage; -1 when it is closed
 }
 
-// packet is a report, and the command by its number here and an open pidfd, 0
-// and -1 unless they came along.
+// packet is a report, and the process that it is about by its number here and an
+// open pidfd, 0 and -1 unless they came along.
 type packet struct {
 	report
 	pid, pidfd int
@@ -148,6 +148,7 @@ func (b *Box) reap(within time.Duration) (ws syscall.WaitStatus, ru syscall.Rusa
 
 // close ends the goroutines that receive, when bubblewrap has ended.
 func (b *Box) close() {
+	b.closeStage()
 	timer := time.NewTimer(boxDrain)
 	defer timer.Stop()
 	select {
@@ -179,7 +180,7 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{socket: ends.socket, pidfd: -1}
+	b := &Box{socket: ends.socket, stage: packet{pidfd: -1}}
 	started := make(chan error, 1)
 	exited := make(chan struct{})
 	b.exited = exited
@@ -207,16 +208,24 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	}
 	files.close() // or their ends wouldn't be seen
 	b.inner, b.words, b.status = receive(b.socket), firstWords(ends.words), readStatus(ends.status)
-	if err := b.await(p.Argv[0]); err != nil {
+	if err := b.await(v, p.Argv[0]); err != nil {
 		b.close()
 		return nil, err
 	}
 	return b, nil
 }
 
+// closeStage closes what tells the inner stage from others.
+func (b *Box) closeStage() {
+	if b.stage.pidfd >= 0 {
+		_ = unix.Close(b.stage.pidfd)
+		b.stage.pidfd = -1
+	}
+}
+
 // await waits until the command has started. When it hasn't, bubblewrap has
 // ended too.
-func (b *Box) await(name string) error {
+func (b *Box) await(v *variant, name string) error {
 	timer := time.NewTimer(boxStart)
 	defer timer.Stop()
 	ready, exited := false, b.exited
@@ -228,14 +237,17 @@ func (b *Box) await(name string) error {
 			case !ok:
 				return b.failed(ready, "")
 			case p.Event == reportReady:
-				ready = true
+				ready, b.stage = true, p
+				v.seal(p.pid, p.pidfd)
 			case p.Event == reportFailed:
 				if _, _, _, err := b.reap(boxEnd); err != nil {
 					return startFailure(err)
 				}
 				return p.err(name)
 			case p.Event == reportStarted:
-				b.Pid, b.pidfd = p.pid, p.pidfd
+				if b.Pid = p.pid; p.pidfd >= 0 {
+					_ = unix.Close(p.pidfd)
+				}
 				if b.Pid == 0 {
 					b.Pid = b.bwrap
 				}
@@ -303,16 +315,16 @@ func receive(socket int) <-chan packet {
 			if err != nil {
 				return // nobody else has the socket: a bug
 			}
-			pid, pidfd := commandOf(oob[:oobn])
+			pid, pidfd := processOf(oob[:oobn])
 			packets <- packet{p, pid, pidfd}
 		}
 	}()
 	return packets
 }
 
-// commandOf returns a pidfd that came along, and its process by its number here;
+// processOf returns a pidfd that came along, and its process by its number here;
 // 0 and -1 if there is none.
-func commandOf(oob []byte) (pid, pidfd int) {
+func processOf(oob []byte) (pid, pidfd int) {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) != 1 {
 		return 0, -1

@@ -131,15 +131,12 @@ type Started struct {
 func (s *Started) watch(w *mountns.Watch) {
 	pid, pidfd := 0, -1 // a child isn't reaped, so the number is its own
 	if s.Box != nil {
-		if s.Box.pidfd < 0 {
-			return
-		}
-		pid, pidfd = s.Box.Pid, s.Box.pidfd
-		defer func() { _ = unix.Close(pidfd) }()
+		pid, pidfd = s.Box.stage.pid, s.Box.stage.pidfd
+		defer s.Box.closeStage()
 	} else {
 		pid = s.Process.Pid
 	}
-	if w != nil {
+	if w != nil && (s.Box == nil || pidfd >= 0) {
 		s.unwatch, _ = w.Add(pid, pidfd) // what isn't watched is compared
 	}
 }

@@ -71,7 +71,14 @@ func inner(fd int) int {
 		_, _ = os.Stderr.WriteString("the job of the inner stage can't be read: " + err.Error() + "\n")
 		return ExitSetup
 	}
-	send(j.Socket, report{Event: reportReady}, -1)
+	self, err := unix.PidfdOpen(os.Getpid(), 0)
+	if err != nil { // before Linux 5.3
+		self = -1
+	}
+	send(j.Socket, report{Event: reportReady}, self)
+	if self >= 0 {
+		_ = unix.Close(self)
+	}
 	proc, err := j.start()
 	if err != nil {
 		send(j.Socket, failure(err), -1)

@@ -14,7 +14,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SHOFER_TEST_HELPER") != "no init" {
 		launch.Init()
 	}
-	os.Exit(testenv.Main(m, testenv.Helpers{"no init": noInit, "connect": connectAll, "aliased": aliased, "leave": leave}))
+	os.Exit(testenv.Main(m, testenv.Helpers{
+		"no init": noInit, "connect": connectAll, "aliased": aliased, "late mount": lateMount, "leave": leave,
+	}))
 }
 
 // noInit prints what a host is told that can't be the inner stage.

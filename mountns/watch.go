@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -28,14 +27,6 @@ type Watch struct {
 	// changed is an eventfd that is written to when commands change; -1 while
 	// there are none.
 	changed int
-}
-
-// command is a mount namespace in which a command runs, and what it leaves.
-type command struct {
-	root      int // its "/"
-	table     int // its list of mounts, which tells when it changes
-	namespace int
-	owner     int // the user namespace that it belongs to; -1 is the caller's own
 }
 
 const (
@@ -71,13 +62,7 @@ func NewWatch(r *policy.Resolved) *Watch {
 // it left. Where that is impossible (no /proc, or the command has ended), remove
 // does nothing, and the error says why.
 func (w *Watch) Add(pid, pidfd int) (remove func(), err error) {
-	c, err := openCommand(pid)
-	if err == nil && pidfd >= 0 {
-		if err = unix.PidfdSendSignal(pidfd, 0, nil, 0); err != nil {
-			c.close()
-			err = os.NewSyscallError("pidfd_send_signal", err)
-		}
-	}
+	c, err := openCommand(pid, pidfd)
 	if err != nil {
 		return func() {}, err
 	}
@@ -156,65 +141,6 @@ func (w *Watch) lookNow(changed int) (fds []unix.PollFd, open bool) {
 		}
 	}
 	return fds, open
-}
-
-// openCommand opens the namespaces of a process.
-func openCommand(pid int) (c *command, err error) {
-	proc := "/proc/" + strconv.Itoa(pid)
-	c = &command{root: -1, table: -1, namespace: -1, owner: -1}
-	defer func() {
-		if err != nil {
-			c.close()
-		}
-	}()
-	if c.root, err = unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/root", Err: err}
-	}
-	if c.table, err = unix.Open(proc+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/mountinfo", Err: err}
-	}
-	if c.namespace, err = unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/ns/mnt", Err: err}
-	}
-	own, err := sameNamespace(c.namespace, "mnt")
-	if err == nil && own {
-		err = errOwnNamespace // whatever that is, it is no command of ours
-	}
-	if err != nil {
-		return c, err
-	}
-	if c.owner, err = unix.IoctlRetInt(c.namespace, unix.NS_GET_USERNS); err != nil {
-		c.owner = -1
-		return c, os.NewSyscallError("ioctl", err)
-	}
-	if own, err = sameNamespace(c.owner, "user"); err == nil && own {
-		_ = unix.Close(c.owner)
-		c.owner = -1
-	}
-	return c, err
-}
-
-var errOwnNamespace = errors.New("the process has no mounts of its own")
-
-// sameNamespace reports whether an open namespace is this process's own.
-func sameNamespace(fd int, kind string) (bool, error) {
-	var theirs, own unix.Stat_t
-	if err := unix.Fstat(fd, &theirs); err != nil {
-		return false, os.NewSyscallError("fstat", err)
-	}
-	path := "/proc/self/ns/" + kind
-	if err := unix.Stat(path, &own); err != nil {
-		return false, &os.PathError{Op: "stat", Path: path, Err: err}
-	}
-	return theirs.Dev == own.Dev && theirs.Ino == own.Ino, nil
-}
-
-func (c *command) close() {
-	for _, fd := range [...]int{c.root, c.table, c.namespace, c.owner} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
 }
 
 // cover makes what is at a path read-only, unless there is a mount already. It
