@@ -1,6 +1,7 @@
 package capture
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,6 +22,33 @@ func BenchmarkFixed(b *testing.B) {
 		_ = c.Stdout.Snapshot()
 		_ = c.Stderr.Snapshot()
 		if err := c.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkFixedDrains is the same from two pipes, which are made and filled too.
+func BenchmarkFixedDrains(b *testing.B) {
+	line := []byte("a line of an ordinary length that a command prints, so to say\n")
+	b.ReportAllocs()
+	for b.Loop() {
+		c := New(Options{})
+		done := make(chan error, 2)
+		for _, s := range c.streams() {
+			r, w, err := os.Pipe()
+			if err != nil {
+				b.Fatal(err)
+			}
+			go func() {
+				err := s.Drain(r)
+				done <- errors.Join(err, r.Close())
+			}()
+			if _, err := w.Write(line); err != nil {
+				b.Fatal(err)
+			}
+			w.Close()
+		}
+		if err := errors.Join(<-done, <-done, c.Close()); err != nil {
 			b.Fatal(err)
 		}
 	}

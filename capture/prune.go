@@ -207,7 +207,11 @@ func (s *Store) room(grown int64) error {
 	_, used, err := s.prune()
 	s.mu.Lock()
 	// Other processes add to it too, and count only their own.
-	s.used, s.scanAt = used, used+min(64<<20, max(256<<10, s.limits.Total/16))
+	again := int64(64 << 20)
+	if s.limits.Total > 0 {
+		again = min(again, max(256<<10, s.limits.Total/16))
+	}
+	s.used, s.scanAt = used, used+again
 	s.mu.Unlock()
 	if s.limits.Total > 0 && used > s.limits.Total {
 		return errors.Join(fmt.Errorf("%w: its quota of %d bytes is used up", ErrNoRoom, s.limits.Total), err)
