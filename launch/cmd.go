@@ -321,6 +321,16 @@ func (c *Cmd) Status() (e Ended, ok bool) {
 	return e, true
 }
 
+// ControlGroup returns, once Start has, the control group that was made for the
+// command, nil if none was. Its Kill, Procs and Stats may be used until Wait is
+// called, which ends and removes it.
+func (c *Cmd) ControlGroup() *cgroup.Group {
+	if c.started == nil || c.started.group.given {
+		return nil
+	}
+	return c.started.group.Group
+}
+
 // Signal sends the command a signal.
 func (c *Cmd) Signal(sig syscall.Signal) error {
 	switch {

@@ -197,7 +197,7 @@ func (e *Execution) Result() *Result {
 		Aborted: e.cause == CauseAborted || e.cause == CauseKilled || e.cause == CauseClosed,
 		Timeout: e.spec.Timeout, OutputHeldOpen: e.heldOpen,
 		Leftover: slices.Clone(e.leftover), Survivors: slices.Clone(e.survive),
-		Usage: e.exit.Usage, Sandbox: e.exit.Sandbox,
+		Usage: e.exit.Usage, LimitsHit: e.exit.LimitsHit, Sandbox: e.exit.Sandbox,
 		Feedback: slices.Clone(e.feedback), Notes: e.spec.Notes, Err: e.err,
 	}
 	if r.Sandbox == nil {

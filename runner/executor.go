@@ -94,6 +94,8 @@ type Exit struct {
 	Core   bool
 	// Usage is what it used; nil if unknown.
 	Usage *Usage
+	// LimitsHit are the limits that it ran into: memory, pids, cpus, fsize.
+	LimitsHit []string
 	// Sandbox is under what it ran; nil if not confined by the executor.
 	Sandbox *Sandbox
 }

@@ -59,6 +59,9 @@ type Result struct {
 	// that could not be killed, or were not to be.
 	Survivors []Survivor
 	Usage     *Usage
+	// LimitsHit are the limits that the command ran into: memory, pids, cpus,
+	// fsize.
+	LimitsHit []string
 	Sandbox   *Sandbox
 	// Feedback are messages that the host gave meanwhile.
 	Feedback []string
@@ -155,6 +158,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Leftover       []Survivor `json:"leftover"`
 		Survivors      []Survivor `json:"survivors"`
 		Usage          *Usage     `json:"usage"`
+		LimitsHit      []string   `json:"limits_hit,omitempty"`
 		Sandbox        *Sandbox   `json:"sandbox"`
 		Feedback       []string   `json:"feedback,omitempty"`
 		Notes          []string   `json:"notes,omitempty"`
@@ -166,7 +170,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Core: r.Core, TimedOut: r.TimedOut, Aborted: r.Aborted, OOMKilled: r.OOMKilled,
 		Queued: r.Queued.Milliseconds(), Duration: r.Duration.Milliseconds(),
 		Stdout: r.Stdout, Stderr: r.Stderr, Merged: r.Merged, OutputHeldOpen: r.OutputHeldOpen,
-		Leftover: orEmpty(r.Leftover), Survivors: orEmpty(r.Survivors), Usage: r.Usage, Sandbox: r.Sandbox,
+		Leftover: orEmpty(r.Leftover), Survivors: orEmpty(r.Survivors), Usage: r.Usage, LimitsHit: r.LimitsHit, Sandbox: r.Sandbox,
 		Feedback: r.Feedback, Notes: r.Notes,
 		Inferred: r.Inferred(), Code: ErrorCode(r.Err), Hint: Hint(r.Err),
 	}

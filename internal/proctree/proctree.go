@@ -51,6 +51,8 @@ const (
 	Group       Reason = "group"
 	Descendant  Reason = "descendant"
 	Environment Reason = "environment"
+	// Cgroup is for those who find it in the command's control group.
+	Cgroup Reason = "cgroup"
 )
 
 // Tree is what is known about a command. It may be used by one goroutine at a
@@ -195,6 +197,16 @@ func (t *Tree) SignalEach(s syscall.Signal, but ...int) {
 		}
 	}
 }
+
+// Find returns a process that lives, found for another reason.
+func Find(pid int, why Reason) (Process, bool) {
+	e, ok := read(pid)
+	e.Why = why
+	return e.Process, ok && e.state != 'Z' && e.state != 'X'
+}
+
+// Signal sends a signal to exactly this process.
+func (p Process) Signal(s syscall.Signal) { p.signal(0, s) }
 
 // Parent returns the parent of a process, 0 if it isn't there.
 func Parent(pid int) int {

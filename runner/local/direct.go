@@ -1,12 +1,14 @@
 package local
 
 import (
+	"context"
 	"errors"
 	"os"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -103,11 +105,16 @@ func (p *direct) Streams() runner.Streams { return p.files.streams }
 // Signal sends a signal to everything that can be found. Under bubblewrap, a
 // signal goes to the command, whose end is that of all; SIGKILL kills all.
 func (p *direct) Signal(s syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if g := p.cmd.ControlGroup(); g != nil && s == syscall.SIGKILL {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		return g.Kill(ctx)
+	}
 	if p.boxed {
 		return p.cmd.Signal(s)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	p.tree.Signal(s)
 	return nil
 }
@@ -116,7 +123,24 @@ func (p *direct) Signal(s syscall.Signal) error {
 func (p *direct) Remaining() []runner.Survivor {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if g := p.cmd.ControlGroup(); g != nil {
+		return survivors(inGroup(g))
+	}
 	return survivors(p.tree.Scan())
+}
+
+// inGroup lists the processes in a group that live.
+func inGroup(g *cgroup.Group) (found []proctree.Process) {
+	pids, err := g.Procs()
+	if err != nil {
+		return nil // it is gone, and what was in it
+	}
+	for _, pid := range pids {
+		if p, ok := proctree.Find(pid, proctree.Cgroup); ok {
+			found = append(found, p)
+		}
+	}
+	return found
 }
 
 func survivors(found []proctree.Process) (left []runner.Survivor) {
@@ -152,6 +176,8 @@ func (p *direct) Finish() (runner.Exit, error) {
 	switch {
 	case ok:
 		fill(&exit, end.Status, &end.Rusage)
+		exit.LimitsHit = end.LimitsHit
+		addGroup(exit.Usage, end.Group)
 	case p.cmd.ProcessState == nil:
 		return exit, err
 	default: // bubblewrap was killed, and the command with it
@@ -171,5 +197,33 @@ func fill(exit *runner.Exit, ws syscall.WaitStatus, ru *syscall.Rusage) {
 	exit.Usage = &runner.Usage{
 		Source: "rusage", User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
 		MemoryPeak: ru.Maxrss * 1024, // the kernel counts in KiB
+	}
+}
+
+// addGroup adds what was used in a control group, which counts everything, to
+// what was used by the processes that were waited for.
+func addGroup(u *runner.Usage, g *cgroup.Stats) {
+	if g == nil {
+		return
+	}
+	u.Source = "cgroup"
+	micro := func(to *time.Duration, n *int64) {
+		if n != nil {
+			*to = time.Duration(*n) * time.Microsecond
+		}
+	}
+	micro(&u.User, g.User)
+	micro(&u.System, g.System)
+	if g.MemoryPeak != nil {
+		u.MemoryPeak = *g.MemoryPeak
+	}
+	u.SwapPeak, u.IORead, u.IOWrite, u.PidsPeak, u.OOMKills = g.SwapPeak, g.IORead, g.IOWrite, g.PidsPeak, g.OOMKilled
+	if g.Throttled != nil {
+		u.Throttled = new(time.Duration)
+		micro(u.Throttled, g.Throttled)
+	}
+	if g.PidsLimited != nil {
+		limited := *g.PidsLimited > 0
+		u.PidsLimited = &limited
 	}
 }

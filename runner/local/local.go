@@ -98,10 +98,10 @@ func New(c Config) (*Executor, error) {
 	applied := s.Applied()
 	e.authority = runner.Authority{
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
-		EndsAll: c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
+		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 		// Bubblewrap's commands die with it, and it with its parent.
 		SurvivesHost: c.Supervisor == "" && applied.Backend != launch.BackendBwrap,
-		OnlyKill:     c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
+		OnlyKill:     c.Policy.Limits.Group() || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 	}
 	return e, nil
 }

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
 	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -70,7 +71,10 @@ type record struct {
 	Signal   *string         `json:"signal"`
 	Core     bool            `json:"core"`
 	Tampered []launch.Change `json:"tampered"`
-	Usage    struct {
+
+	Group     *cgroup.Stats `json:"group"`
+	LimitsHit []string      `json:"limits_hit"`
+	Usage     struct {
 		User   int64 `json:"user_us"`
 		System int64 `json:"system_us"`
 		MaxRSS int64 `json:"max_rss_bytes"`
@@ -323,6 +327,8 @@ func (p *supervised) Finish() (runner.Exit, error) {
 		Source: "rusage", User: time.Duration(r.Usage.User) * time.Microsecond,
 		System: time.Duration(r.Usage.System) * time.Microsecond, MemoryPeak: r.Usage.MaxRSS,
 	}
+	addGroup(exit.Usage, r.Group)
+	exit.LimitsHit = r.LimitsHit
 	if exit.Sandbox != nil {
 		exit.Sandbox.Tampered = tampered(r.Tampered)
 	}

@@ -1,0 +1,63 @@
+package local_test
+
+import (
+	"fmt"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/runner"
+	"github.com/shofer-dev/shofer-sandbox/runner/local"
+)
+
+// Limits hold, are told as facts, and make a group that nothing leaves.
+func TestLimits(t *testing.T) {
+	limits := policy.Limits{Memory: 64 << 20, Pids: 64}
+	if _, err := cgroup.Find(limits, cgroup.Options{}); err != nil {
+		testenv.Skip(t, "needs control groups: %v", err)
+	}
+	for _, way := range []string{"direct", "unconfined", "supervised", "boxed"} {
+		t.Run(way, func(t *testing.T) {
+			r := newRunner(t, runner.Config{Executor: executor(t, func(c *local.Config) {
+				ways[way](c)
+				c.Policy.Limits = limits
+			})})
+			if !r.Authority().EndsAll || !r.Authority().OnlyKill {
+				t.Errorf("authority %+v; want one whose kills reach everything", r.Authority())
+			}
+			res := run(t, r, runner.Request{Command: "echo hello; true"})
+			if u := res.Usage; res.ExitCode != 0 || u.Source != "cgroup" || u.MemoryPeak == 0 || res.OOMKilled == nil || *res.OOMKilled || len(res.LimitsHit) > 0 {
+				t.Errorf("%+v with %+v; want facts of a group", res, u)
+			}
+			res = run(t, r, runner.Request{Command: "exec tail /dev/zero"})
+			if res.OOMKilled == nil || !*res.OOMKilled || !slices.Contains(res.LimitsHit, "memory") {
+				t.Errorf("a memory bomb: %+v; want it killed for memory", res)
+			}
+			if res.Signal != syscall.SIGKILL || res.KilledBy != runner.CauseMemory {
+				t.Errorf("a memory bomb: signal %v, killed by %q; want SIGKILL for memory", res.Signal, res.KilledBy)
+			}
+
+			spec, err := r.Resolve(runner.Request{Command: fmt.Sprintf(tree, 4, away)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			e, err := r.Start(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out, _ := e.Output()
+			if err := out.Wait(t.Context(), 5); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := e.Kill(t.Context(), runner.Immediate); err != nil {
+				t.Error(err)
+			}
+			if left := working(t, spec.Dir); len(left) > 0 || len(e.Result().Survivors) > 0 {
+				t.Errorf("left: %v, survivors %v", left, e.Result().Survivors)
+			}
+		})
+	}
+}
