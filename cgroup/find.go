@@ -343,6 +343,10 @@ func (t *tree) place(need []string, own bool) error {
 	if reason == nil {
 		reason = &SupportError{Why: "this process is in the topmost group that is to be seen here, which isn't its own"}
 	}
+	if own { // and no other scope would have more
+		reason.Mend = delegateHint
+		return reason
+	}
 	return t.scope(reason)
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,13 +33,19 @@ func SystemdRun() string {
 	return ""
 }
 
-// TryScope finds out whether the user's systemd gives a transient scope that
-// limits can be set in, by having a shell say which controllers it has there. It
-// takes some fifty milliseconds. The error is a [*SupportError].
-func TryScope(ctx context.Context) error {
+// Scope is what the user's systemd gives.
+type Scope struct {
+	// Controllers are those that limits can be set by.
+	Controllers []string
+}
+
+// TryScope asks the user's systemd for a transient scope with delegation, in
+// which a shell says which controllers it has. It takes some fifty milliseconds.
+// The error is a [*SupportError].
+func TryScope(ctx context.Context) (*Scope, error) {
 	run := SystemdRun()
 	if run == "" {
-		return &SupportError{Why: "there is no systemd-run"}
+		return nil, &SupportError{Why: "there is no systemd-run"}
 	}
 	ctx, cancel := context.WithTimeout(ctx, scopeLimit)
 	defer cancel()
@@ -55,17 +62,29 @@ func TryScope(ctx context.Context) error {
 		if why == "" {
 			why = err.Error()
 		}
-		return &SupportError{Why: "systemd-run makes no scope: " + why, Err: err}
+		return nil, &SupportError{Why: "systemd-run makes no scope: " + why, Err: err}
 	}
-	have := strings.Fields(string(out))
-	if !contains(have, []string{"memory", "pids", "cpu"}) {
-		return &SupportError{
-			Why:  "the user's systemd gives scopes with these controllers only: " + strings.Join(have, ", "),
-			Mend: "as root: systemctl edit user@.service, with [Service] Delegate=cpu memory pids io",
-		}
-	}
-	return nil
+	return &Scope{strings.Fields(string(out))}, nil
 }
+
+// Holds reports whether limits can be set in the scope. The error is a
+// [*SupportError].
+func (s *Scope) Holds(l policy.Limits, o Options) error {
+	r, err := Resources(l, o.Worktree)
+	if err != nil {
+		return err
+	}
+	if contains(s.Controllers, controllers(settingsV2(r))) {
+		return nil
+	}
+	return &SupportError{
+		Why:  "the user's systemd gives scopes with these controllers only: " + strings.Join(s.Controllers, ", "),
+		Mend: delegateHint,
+	}
+}
+
+// delegateHint is how a user's systemd gets more controllers.
+const delegateHint = "as root, have systemd delegate them: systemctl edit user@.service, with [Service] and Delegate=cpu memory pids io"
 
 // ScopeEnv returns the environment env with what systemd-run needs to find the
 // user's systemd.

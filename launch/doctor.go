@@ -8,8 +8,10 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -113,6 +115,7 @@ func Examine(ctx context.Context, worktree string, o Options) (*Report, error) {
 		o.Environ = os.Environ()
 	}
 	e := &examiner{environ: o.Environ, bwrap: o.Bwrap, support: landlock.Probe()}
+	e.scope = sync.OnceValues(func() (*cgroup.Scope, error) { return cgroup.TryScope(ctx) })
 	e.report.Kernel = kernelOf(e.support)
 	var err error
 	if e.have, err = permittedCaps(); err != nil {
@@ -150,9 +153,8 @@ type examiner struct {
 	usual   Applied // of the default policy
 	// layer says why there is no mount layer; nil if there is one.
 	layer error
-	// scope is what asking the user's systemd for a control group said; nil if
-	// that wasn't needed.
-	scope *error
+	// scope asks the user's systemd for a control group, once.
+	scope func() (*cgroup.Scope, error)
 	// userns says that the layer has a user namespace.
 	userns bool
 }

@@ -61,14 +61,15 @@ func (e *examiner) limits(ctx context.Context) {
 // tryLimits makes a group and removes it, or asks for a scope where only that
 // can give one, and says what it was.
 func (e *examiner) tryLimits(ctx context.Context, l policy.Limits) (how string, err error) {
-	place, err := cgroup.Find(l, cgroup.Options{Worktree: e.base})
+	o := cgroup.Options{Worktree: e.base}
+	place, err := cgroup.Find(l, o)
 	var support *cgroup.SupportError
 	if errors.As(err, &support) && support.Scope {
-		if e.scope == nil {
-			err := cgroup.TryScope(ctx)
-			e.scope = &err
+		scope, err := e.scope()
+		if err == nil {
+			err = scope.Holds(l, o)
 		}
-		return "in a scope of the user's systemd, which the launcher starts itself in", *e.scope
+		return "in a scope of the user's systemd, which the launcher starts itself in", err
 	}
 	if err != nil {
 		return "", err

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -141,6 +142,8 @@ func Hint(err error) string {
 		box      *BwrapError
 		inside   *InsideError
 		leak     *bwrap.LeakError
+		support  *cgroup.SupportError
+		limit    *cgroup.LimitError
 	)
 	switch {
 	case errors.As(err, &pol):
@@ -159,6 +162,10 @@ func Hint(err error) string {
 		return box.Mend
 	case errors.As(err, &inside):
 		return inside.Mend
+	case errors.As(err, &support):
+		return support.Mend
+	case errors.As(err, &limit):
+		return limit.Mend
 	case errors.As(err, &leak):
 		return "hand the data on by a pipe, as in: cat FILE | shofer-sandbox …"
 	case errors.Is(err, errNoInit):

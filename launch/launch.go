@@ -140,7 +140,7 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 		return nil, err
 	}
 	if o.TryScope && s.limits != nil {
-		s.limits.tryScope()
+		s.limits.tryScope(&p)
 	}
 	v, err := s.buildTried()
 	if err != nil {

@@ -79,12 +79,16 @@ func (l *limits) absent(err error) {
 
 // tryScope finds out whether the user's systemd would give the group that is
 // lacking.
-func (l *limits) tryScope() {
+func (l *limits) tryScope(p *policy.Policy) {
 	var support *cgroup.SupportError
 	if !errors.As(l.lacks, &support) || !support.Scope {
 		return
 	}
-	if err := cgroup.TryScope(context.Background()); err != nil {
+	scope, err := cgroup.TryScope(context.Background())
+	if err == nil {
+		err = scope.Holds(p.Limits, cgroup.Options{Worktree: string(p.Worktree)})
+	}
+	if err != nil {
 		l.absent(err)
 		return
 	}

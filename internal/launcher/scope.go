@@ -48,9 +48,18 @@ func inScope(o *options, args []string) (int, error) {
 		return fail(err)
 	}
 	argv := []string{
-		"systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes",
-		"--description=shofer-sandbox", "--", self, "--" + scopeOption + "=" + strconv.Itoa(pipe[1]),
+		"systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--description=shofer-sandbox",
+		"--", "/usr/bin/env",
 	}
+	// What systemd-run needs, or sets, the command isn't to see.
+	for _, name := range []string{"XDG_RUNTIME_DIR", "INVOCATION_ID"} {
+		if v, ok := os.LookupEnv(name); ok {
+			argv = append(argv, name+"="+v)
+		} else {
+			argv = append(argv, "--unset="+name)
+		}
+	}
+	argv = append(argv, self, "--"+scopeOption+"="+strconv.Itoa(pipe[1]))
 	if o.policyFile != nil {
 		fd, err := textFD(o.policyFile)
 		if err != nil {
