@@ -29,12 +29,12 @@ type direct struct {
 
 // startDirect starts a command as a child of this process, in a session of its
 // own.
-func startDirect(s *launch.Sandbox, spec *runner.Spec) (runner.Process, error) {
+func startDirect(s *launch.Sandbox, spec *runner.Spec, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
 	path, err := launch.LookPath(spec.Argv[0], spec.Dir, spec.Env)
 	if err != nil {
 		return nil, sandboxError(err)
 	}
-	f, err := openFiles(spec)
+	f, err := open(spec)
 	if err != nil {
 		return nil, &runner.StartError{Err: err}
 	}

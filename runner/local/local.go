@@ -150,14 +150,14 @@ func (e *Executor) Start(ctx context.Context, s *runner.Spec) (runner.Process, e
 		return nil, err
 	}
 	if e.config.Supervisor != "" {
-		return e.startSupervised(ctx, s)
+		return e.startSupervised(ctx, s, openFiles)
 	}
 	sandbox, err := e.take()
 	if err != nil {
 		return nil, err
 	}
 	defer e.give(sandbox)
-	return startDirect(sandbox.Sandbox, s)
+	return startDirect(sandbox.Sandbox, s, openFiles)
 }
 
 // Close releases what is held open for commands to come. Those that run go on,

@@ -89,8 +89,8 @@ type record struct {
 
 // startSupervised starts a command by a launcher, and returns when that says
 // that it has been executed.
-func (e *Executor) startSupervised(ctx context.Context, spec *runner.Spec) (runner.Process, error) {
-	f, err := openFiles(spec)
+func (e *Executor) startSupervised(ctx context.Context, spec *runner.Spec, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
+	f, err := open(spec)
 	if err != nil {
 		return nil, &runner.StartError{Err: err}
 	}

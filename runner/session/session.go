@@ -40,7 +40,7 @@ type Program struct {
 }
 
 // Starter starts a program: confined, limited, elsewhere, as the host sees fit.
-// The program must lead a new session without a terminal. It isn't bound to
+// The executor of package runner/local is one. The program must lead a new session without a terminal. It isn't bound to
 // the context once it is started.
 type Starter interface {
 	StartProgram(ctx context.Context, p Program) (Process, error)
