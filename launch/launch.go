@@ -29,6 +29,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"golang.org/x/sys/unix"
 )
@@ -115,7 +116,7 @@ func Prepare(p policy.Policy, o Options) (*Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := s.build(s.wantsLayer(), "")
+	v, err := s.build(s.wantsLayer(), nil)
 	if err == nil && len(v.missing) > 0 {
 		// What else can't be held, and why, depends on what works.
 		v, err = s.buildTried()
@@ -199,13 +200,12 @@ func (s *Sandbox) buildTried() (*variant, error) {
 	if s.boxed {
 		s.takeBwrap(bwrap.Probe(context.Background(), s.options.Bwrap))
 	}
-	layer, reason := s.wantsLayer(), ""
-	if layer {
-		if err := s.tryNamespaces(); err != nil {
-			layer, reason = false, err.Error()
-		}
+	layer := s.wantsLayer()
+	var missing *mountns.MissingError
+	if layer && errors.As(s.tryNamespaces(), &missing) {
+		layer = false
 	}
-	return s.build(layer, reason)
+	return s.build(layer, missing)
 }
 
 // envChanges lists what is set, as NAME=VALUE, and dropped, as -NAME.

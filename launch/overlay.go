@@ -120,7 +120,7 @@ func (s *Sandbox) withoutOverlays(v *variant) error {
 		return nil // another start was faster
 	}
 	s.noOverlays = true
-	next, err := s.build(true, "")
+	next, err := s.build(true, nil)
 	if err != nil {
 		return err
 	}

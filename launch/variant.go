@@ -119,8 +119,8 @@ func (s *Sandbox) wantsLayer() bool {
 }
 
 // build resolves the policy and compiles it. If there is no mount layer
-// although one was wanted, reason says why.
-func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
+// although one was wanted, missing says why.
+func (s *Sandbox) build(layer bool, missing *mountns.MissingError) (*variant, error) {
 	p := s.policy
 	boxed := s.boxed && s.bwrap.Usable()
 	r, err := policy.Resolve(p, policy.Options{
@@ -197,7 +197,7 @@ func (s *Sandbox) build(layer bool, reason string) (*variant, error) {
 		v.noFilters = unsupported != nil
 	}
 	for i, f := range v.applied.Features {
-		v.applied.Features[i] = mountns.Feature(f, r, v.layered(), reason)
+		v.applied.Features[i] = mountns.Feature(f, r, v.layered(), missing)
 	}
 	if s.boxed {
 		if err := s.addBox(v); err != nil {
@@ -335,11 +335,11 @@ func (s *Sandbox) fallBack(v *variant, cause error) error {
 		s.now = &next // which shares the domain, so v isn't kept
 		return nil
 	}
-	why, mend := mountns.Reason(cause)
+	missing := mountns.Reason(cause)
 	if s.options.Backend == BackendMountns {
-		return &SetupError{Stage: StageProbe, Err: &LayerError{Why: why, Mend: mend, Err: cause}}
+		return &SetupError{Stage: StageProbe, Err: &LayerError{Why: missing.Why, Mend: missing.Mend, Err: cause}}
 	}
-	next, err := s.build(false, why)
+	next, err := s.build(false, missing)
 	if err != nil {
 		return err
 	}

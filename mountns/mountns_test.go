@@ -118,15 +118,21 @@ func TestUnsupported(t *testing.T) {
 
 func TestReason(t *testing.T) {
 	for _, tt := range []struct {
-		err  *spawn.Error
-		want string
+		err        *spawn.Error
+		want, mend string
 	}{
-		{&spawn.Error{Stage: spawn.StageClone, Errno: syscall.ENOSPC}, "max_user_namespaces"},
-		{&spawn.Error{Stage: spawn.StageMount, Errno: syscall.ENOSYS}, "5.12"},
-		{&spawn.Error{Stage: spawn.StageClone, Errno: syscall.EINVAL}, "without user or mount namespaces"},
+		{&spawn.Error{Stage: spawn.StageClone, Errno: syscall.ENOSPC}, "max_user_namespaces", "sysctl"},
+		{&spawn.Error{Stage: spawn.StageMount, Errno: syscall.ENOSYS}, "5.12", "newer kernel"},
+		{&spawn.Error{Stage: spawn.StageClone, Errno: syscall.EINVAL}, "without user or mount namespaces", ""},
 	} {
-		if why, _ := mountns.Reason(tt.err); !strings.Contains(why, tt.want) {
-			t.Errorf("Reason(%v) = %q; want %q in it", tt.err, why, tt.want)
+		missing := mountns.Reason(tt.err)
+		if !strings.Contains(missing.Why, tt.want) || !strings.Contains(missing.Mend, tt.mend) || !errors.Is(missing, tt.err.Errno) {
+			t.Errorf("Reason(%v) = %q, %q; want %q and %q in it", tt.err, missing.Why, missing.Mend, tt.want, tt.mend)
+		}
+		f := policy.Feature{Promise: policy.PromiseProtect, State: policy.Absent, Why: "x", Mend: "y"}
+		f = mountns.Feature(f, &policy.Resolved{}, false, missing)
+		if !strings.HasSuffix(f.Why, missing.Why) || tt.mend != "" && f.Mend != missing.Mend || f.Mend == "" {
+			t.Errorf("Feature for %v = %+v", tt.err, f)
 		}
 	}
 }

@@ -37,7 +37,7 @@ func Unsupported(err error) bool {
 
 // Probe finds out whether a mount layer works, by making one for a program
 // that does nothing. Privileged says that no user namespace is needed. The
-// error says why not; [Reason] has more.
+// error is a [*MissingError].
 func Probe(privileged bool) error {
 	flags := uintptr(unix.CLONE_NEWNS)
 	if !privileged {
@@ -58,15 +58,30 @@ func Probe(privileged bool) error {
 		if privileged {
 			return Probe(false)
 		}
-		why, _ := Reason(err)
-		return errors.New(why)
+		return Reason(err)
 	}
 	return nil
 }
 
-// Reason says in words why a start failed for want of a mount layer, and what
-// would mend it; mend may be empty.
-func Reason(err error) (why, mend string) {
+// MissingError says why there is no mount layer.
+type MissingError struct {
+	// Why says it in words, and Mend what would help; that may be empty.
+	Why, Mend string
+	Err       error
+}
+
+func (e *MissingError) Error() string { return e.Why }
+
+// Unwrap returns the error of the start that failed.
+func (e *MissingError) Unwrap() error { return e.Err }
+
+// Reason says in words why a start failed for want of a mount layer.
+func Reason(err error) *MissingError {
+	why, mend := reason(err)
+	return &MissingError{Why: why, Mend: mend, Err: err}
+}
+
+func reason(err error) (why, mend string) {
 	var e *spawn.Error
 	if !errors.As(err, &e) {
 		return err.Error(), ""
@@ -98,9 +113,9 @@ func restrictedBy(sysctl, value string) bool {
 }
 
 // Feature returns the feature f, which Landlock alone can't have, as it is with
-// or without a mount layer. Reason says why there is none although it was
-// wanted. Features that a mount layer doesn't change are returned as they are.
-func Feature(f policy.Feature, r *policy.Resolved, layered bool, reason string) policy.Feature {
+// or without a mount layer. Missing says why there is none although it was
+// wanted; else it is nil. Features that a mount layer doesn't change are returned as they are.
+func Feature(f policy.Feature, r *policy.Resolved, layered bool, missing *MissingError) policy.Feature {
 	p := &r.Policy
 	switch f.Promise {
 	case policy.PromiseProtect:
@@ -117,8 +132,11 @@ func Feature(f policy.Feature, r *policy.Resolved, layered bool, reason string) 
 	if layered {
 		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: Name}
 	}
-	if reason != "" && f.State == policy.Absent {
-		f.Why = "there is no mount layer: " + reason
+	if missing != nil && f.State == policy.Absent {
+		f.Why = "there is no mount layer: " + missing.Why
+		if missing.Mend != "" {
+			f.Mend = missing.Mend
+		}
 	}
 	return f
 }
