@@ -75,6 +75,8 @@ type State struct {
 	// known are the dangers in repositories that git status enters; nil if they
 	// were not looked at.
 	known map[danger]bool
+	// odd says what was wrong with worktrees before.
+	odd map[string]string
 	// enforced says that mounts held what they could.
 	enforced bool
 	// room is how much content may still be kept.
@@ -102,7 +104,7 @@ func Snapshot(r *policy.Resolved) (*State, error) {
 	s := &State{
 		r: r, at: time.Now().UnixNano(), enforced: len(r.Protect) > 0,
 		git:   !r.Policy.NoProtect && r.Repo != nil && (r.Repo.Trusted || r.Repo.Kind == policy.RepoMain),
-		repos: map[string]bool{}, indexes: map[string]ident{}, room: contentTotal, entries: entryLimit,
+		repos: map[string]bool{}, odd: map[string]string{}, indexes: map[string]ident{}, room: contentTotal, entries: entryLimit,
 	}
 	list := r.Protect
 	if !s.enforced {
@@ -120,6 +122,7 @@ func Snapshot(r *policy.Resolved) (*State, error) {
 	if !s.git {
 		return s, nil
 	}
+	s.oddBefore()
 	size := s.index(r.Repo.GitDir)
 	for repo := range s.repos {
 		if repo != r.Repo.CommonDir {

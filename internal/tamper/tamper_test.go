@@ -356,6 +356,21 @@ func TestWorktreeBelow(t *testing.T) {
 	}
 }
 
+// What was wrong with a worktree before is no change, however lately it was made
+// so.
+func TestWorktreeOdd(t *testing.T) {
+	w := newWorld(t, "main", false)
+	w.write("C/worktrees/other/gitdir", "/elsewhere/x\n")
+	s := w.snapshot()
+	if got := w.show(s.Compare()); got != "" {
+		t.Errorf("nothing was done:\n%s", got)
+	}
+	w.write("C/worktrees/other/gitdir", "/elsewhere/y\n")
+	if got := w.show(s.Compare()); !strings.HasPrefix(got, "changed G/worktrees/other: a worktree is said to be at ") {
+		t.Errorf("a change:\n%s", got)
+	}
+}
+
 // A worktree that is a folder of the repository's working tree: git would find
 // a repository in it first.
 func TestSubfolder(t *testing.T) {

@@ -17,12 +17,8 @@ func (s *State) worktrees() {
 		return // it couldn't be written to
 	}
 	before := map[string]bool{}
-	for i := range s.items {
-		if it := &s.items[i]; it.Path == trees {
-			for _, f := range it.files {
-				before[f.name] = true
-			}
-		}
+	for _, f := range s.filesOf(trees) {
+		before[f.name] = true
 	}
 	fd, err := open(trees, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
 	if err != nil {
@@ -42,11 +38,48 @@ func (s *State) worktrees() {
 		if !look {
 			continue
 		}
-		if odd := oddWorktree(path, repo.CommonDir); odd != "" {
+		if odd := oddWorktree(path, repo.CommonDir); odd != "" && odd != s.odd[path] {
 			s.add(path, what, "a worktree "+odd)
 		}
 	}
 }
+
+// filesOf returns what is in a folder that was looked at.
+func (s *State) filesOf(path string) []file {
+	for i := range s.items {
+		if s.items[i].Path == path {
+			return s.items[i].files
+		}
+	}
+	return nil
+}
+
+// oddBefore notes what is wrong with worktrees that were touched just now, so
+// that it isn't taken for a change. With hundreds of them it isn't looked for.
+func (s *State) oddBefore() {
+	trees := s.r.Repo.CommonDir + "/worktrees"
+	files := s.filesOf(trees)
+	if s.enforced || len(files) == 0 || len(files) > oddLimit {
+		return
+	}
+	fd, err := open(trees, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW)
+	if err != nil {
+		return
+	}
+	defer unix.Close(fd)
+	buf := make([]byte, 4096)
+	for _, f := range files {
+		path := trees + f.name
+		if !s.touched(path, readAt(fd, f.name[1:]+"/gitdir", buf)) {
+			continue
+		}
+		if odd := oddWorktree(path, s.r.Repo.CommonDir); odd != "" {
+			s.odd[path] = odd
+		}
+	}
+}
+
+const oddLimit = 32
 
 // readAt returns the beginning of a file below a folder. There may be hundreds.
 func readAt(fd int, name string, buf []byte) []byte {
