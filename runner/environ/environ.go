@@ -207,20 +207,21 @@ func (b *builder) ambient(env []string, s *Scrub) {
 		} else {
 			b.decide(name, Ambient, Kept, "inherited")
 		}
-		b.put(name, value)
+		b.put(name, entry)
 	}
 }
 
 func (b *builder) setAll(env []string, layer Layer, reason string) {
 	for _, entry := range env {
-		name, value, _ := strings.Cut(entry, "=")
-		b.put(name, value)
+		name, _, _ := strings.Cut(entry, "=")
+		b.put(name, entry)
 		b.decide(name, layer, Set, reason)
 	}
 }
 
-func (b *builder) put(name, value string) {
-	entry := name + "=" + value
+func (b *builder) set(name, value string) { b.put(name, name+"="+value) }
+
+func (b *builder) put(name, entry string) {
 	if i, ok := b.at[name]; ok {
 		b.list[i] = entry
 		return

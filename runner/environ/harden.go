@@ -102,14 +102,14 @@ func (h *Hardening) settings() []setting {
 func (b *builder) harden(h *Hardening, list []setting) {
 	for _, s := range list {
 		if !s.drop {
-			b.put(s.name, s.value)
+			b.set(s.name, s.value)
 			b.decide(s.name, Hardened, Set, s.why)
 		} else if _, ok := b.at[s.name]; ok {
 			b.drop(s.name, Hardened, s.why)
 		}
 	}
 	if name := b.locale(); name != "" && !h.Off && !slices.Contains(h.Lift, name) {
-		b.put(name, "C.UTF-8")
+		b.set(name, "C.UTF-8")
 		b.decide(name, Hardened, Set, "text is UTF-8")
 	}
 }
@@ -143,7 +143,7 @@ func (b *builder) guard(list []setting) {
 		if _, ok := b.at[s.name]; ok && b.get(s.name) == s.value {
 			continue
 		}
-		b.put(s.name, s.value)
+		b.set(s.name, s.value)
 		b.decide(s.name, Guard, Set, s.why)
 	}
 }

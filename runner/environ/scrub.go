@@ -2,8 +2,8 @@ package environ
 
 import (
 	"regexp"
-	"slices"
 	"strings"
+	"sync"
 )
 
 // Scrub says which of the ambient variables are dropped as credentials. The
@@ -97,49 +97,93 @@ func nameShape(upper string) string {
 // needles, which are quick to look for.
 var shapes = []struct {
 	what    string
-	needles []string
-	shape   *regexp.Regexp
+	needles []needle
+	shape   func() *regexp.Regexp
 }{
-	{"a private key", []string{"PRIVATE KEY"}, regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)},
-	{"an age key", []string{"AGE-SECRET-KEY-1"}, regexp.MustCompile(`AGE-SECRET-KEY-1`)},
+	{"a private key", needles("PRIVATE KEY"), pattern(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`)},
+	{"an age key", needles("AGE-SECRET-KEY-1"), pattern(`AGE-SECRET-KEY-1`)},
 	{
 		"an address with a password",
-		[]string{"://"},
-		regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@?#]*:[^/\s@?#]+@`),
+		needles("://"),
+		pattern(`[A-Za-z][A-Za-z0-9+.-]*://[^/\s:@?#]*:[^/\s@?#]+@`),
 	},
 	{
 		"a GitHub token",
-		[]string{"ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"},
-		regexp.MustCompile(`\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{20,}`),
+		needles("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+		pattern(`\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{20,}`),
 	},
-	{"a GitLab token", []string{"gl"}, regexp.MustCompile(`\bgl(pat|ptt|dt|rt|cbt|ft|soat|agent)-[A-Za-z0-9_.-]{16,}`)},
-	{"an AWS access key", []string{"AKIA", "ASIA"}, regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`)},
-	{"a Google API key", []string{"AIza"}, regexp.MustCompile(`\bAIza[A-Za-z0-9_-]{35}`)},
-	{"a JSON web token", []string{"eyJ"}, regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{5,}\.eyJ[A-Za-z0-9_-]{5,}\.`)},
+	{"a GitLab token", needles("gl"), pattern(`\bgl(pat|ptt|dt|rt|cbt|ft|soat|agent)-[A-Za-z0-9_.-]{16,}`)},
+	{"an AWS access key", needles("AKIA", "ASIA"), pattern(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`)},
+	{"a Google API key", needles("AIza"), pattern(`\bAIza[A-Za-z0-9_-]{35}`)},
+	{"a JSON web token", needles("eyJ"), pattern(`\beyJ[A-Za-z0-9_-]{5,}\.eyJ[A-Za-z0-9_-]{5,}\.`)},
 	{
 		"a Slack token",
-		[]string{"xox", "xapp-"},
-		regexp.MustCompile(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}`),
+		needles("xox", "xapp-"),
+		pattern(`\bxox[abeoprs]-[A-Za-z0-9-]{10,}|\bxapp-[0-9]-[A-Za-z0-9-]{10,}`),
 	},
-	{"a Stripe key", []string{"k_live_", "k_test_"}, regexp.MustCompile(`\b[srp]k_(live|test)_[A-Za-z0-9]{10,}`)},
-	{"an API key", []string{"sk-"}, regexp.MustCompile(`\bsk-[A-Za-z0-9_-]{20,}`)},
-	{"an npm token", []string{"npm_"}, regexp.MustCompile(`\bnpm_[A-Za-z0-9]{36}\b`)},
-	{"a PyPI token", []string{"pypi-"}, regexp.MustCompile(`\bpypi-[A-Za-z0-9_-]{16,}`)},
-	{"a Hugging Face token", []string{"hf_"}, regexp.MustCompile(`\bhf_[A-Za-z0-9]{30,}`)},
+	{"a Stripe key", needles("k_live_", "k_test_"), pattern(`\b[srp]k_(live|test)_[A-Za-z0-9]{10,}`)},
+	{"an API key", needles("sk-"), pattern(`\bsk-[A-Za-z0-9_-]{20,}`)},
+	{"an npm token", needles("npm_"), pattern(`\bnpm_[A-Za-z0-9]{36}\b`)},
+	{"a PyPI token", needles("pypi-"), pattern(`\bpypi-[A-Za-z0-9_-]{16,}`)},
+	{"a Hugging Face token", needles("hf_"), pattern(`\bhf_[A-Za-z0-9]{30,}`)},
 	{
 		"a header with a credential",
-		[]string{"uthorization:", "UTHORIZATION:"},
-		regexp.MustCompile(`(?i)\bauthorization:\s*(basic|bearer|token)\s+\S`),
+		needles("uthorization:", "UTHORIZATION:"),
+		pattern(`(?i)\bauthorization:\s*(basic|bearer|token)\s+\S`),
 	},
+}
+
+// pattern compiles an expression when it is first needed, which few processes do.
+func pattern(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
+}
+
+// needle is a text with the set of its bytes.
+type needle struct {
+	text  string
+	bytes byteSet
+}
+
+func needles(texts ...string) []needle {
+	list := make([]needle, len(texts))
+	for i, text := range texts {
+		list[i] = needle{text, bytesOf(text)}
+	}
+	return list
+}
+
+// byteSet has a bit for each byte that there is.
+type byteSet [4]uint64
+
+func bytesOf(text string) (s byteSet) {
+	for i := range len(text) {
+		s[text[i]>>6] |= 1 << (text[i] & 63)
+	}
+	return s
+}
+
+// in reports whether a value contains the needle. Most lack one of its bytes.
+func (n *needle) in(value string, bytes *byteSet) bool {
+	for i := range bytes {
+		if n.bytes[i]&^bytes[i] != 0 {
+			return false
+		}
+	}
+	return strings.Contains(value, n.text)
 }
 
 // valueShape says why a value looks like a credential.
 func valueShape(value string) string {
+	bytes := bytesOf(value)
 	for i := range shapes {
 		s := &shapes[i]
-		has := func(needle string) bool { return strings.Contains(value, needle) }
-		if slices.ContainsFunc(s.needles, has) && s.shape.MatchString(value) {
-			return "the value looks like " + s.what
+		for j := range s.needles {
+			if s.needles[j].in(value, &bytes) {
+				if s.shape().MatchString(value) {
+					return "the value looks like " + s.what
+				}
+				break
+			}
 		}
 	}
 	return ""
