@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"os/exec"
 	"runtime"
+	"strings"
 	"sync"
+	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -98,4 +101,87 @@ func runOnce(r *runner.Runner, s *runner.Spec) error {
 		err = fmt.Errorf("exit code %d", res.ExitCode)
 	}
 	return err
+}
+
+// endings compares ways to end a tree of processes, of which half have sessions
+// of their own, and with its making.
+func (b *bench) endings() (section, error) {
+	const n = 1000
+	s := section{
+		Title: fmt.Sprintf("end of %d processes, half of them in sessions of their own, with their start", n), As: b.as, Rounds: max(3, b.heavy/6),
+		Against: []string{"kill of the group alone"},
+	}
+	script := fmt.Sprintf("for i in $(seq %d); do sleep 1000 & setsid sleep 1000 & done; echo grown; wait", n/2)
+	cs := []contender{{"kill of the group alone", func() error {
+		cmd := exec.Command("/bin/sh", "-c", strings.ReplaceAll(script, "setsid ", ""))
+		cmd.Env, cmd.Dir, cmd.SysProcAttr = b.env(), b.dir, &syscall.SysProcAttr{Setsid: true}
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return err
+		}
+		if _, err := out.Read(make([]byte, 16)); err != nil {
+			return err
+		}
+		if err := syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL); err != nil {
+			return err
+		}
+		_ = cmd.Wait() // it was killed
+		return nil
+	}}}
+	for _, w := range []struct {
+		name       string
+		supervisor string
+		limits     policy.Limits
+	}{
+		{"runner, found by /proc", "", policy.Limits{}},
+		{"runner, supervised", b.launcher, policy.Limits{}},
+		{"runner, in a control group", "", policy.Limits{Pids: 100_000}},
+	} {
+		if w.limits.Any() {
+			if _, err := cgroup.Find(w.limits, cgroup.Options{}); err != nil {
+				continue // not this user's
+			}
+		}
+		e, err := local.New(local.Config{
+			Policy:  policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(b.tree), NoProtect: true, Limits: w.limits},
+			Options: launch.Options{Environ: b.env()}, Supervisor: w.supervisor,
+		})
+		if err != nil {
+			return s, err
+		}
+		r, err := runner.New(runner.Config{Executor: e, Stop: runner.Immediate})
+		if err != nil {
+			return s, errors.Join(err, e.Close())
+		}
+		defer func() { _ = r.Close(context.Background()) }()
+		spec, err := r.Resolve(runner.Request{Command: script})
+		if err != nil {
+			return s, err
+		}
+		cs = append(cs, contender{w.name, func() error { return growAndKill(r, spec) }})
+	}
+	got, err := interleave(s.Rounds, cs)
+	s.rows(got)
+	return s, err
+}
+
+func growAndKill(r *runner.Runner, s *runner.Spec) error {
+	e, err := r.Start(context.Background(), s)
+	if err != nil {
+		return err
+	}
+	out, _ := e.Output()
+	if err := out.Wait(context.Background(), 5); err != nil {
+		return err
+	}
+	if _, err := e.Kill(context.Background(), nil); err != nil {
+		return err
+	}
+	if left := e.Result().Survivors; len(left) > 0 {
+		return fmt.Errorf("%d survivors", len(left))
+	}
+	return nil
 }

@@ -56,6 +56,7 @@ func measure(o options) (all []section, err error) {
 		{"drain", b.drain},
 		{"run", b.runs},
 		{"parallel", b.parallel},
+		{"end", b.endings},
 	} {
 		if o.only != "" && o.only != s.name {
 			continue

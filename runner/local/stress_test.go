@@ -271,3 +271,37 @@ func TestHostKilled(t *testing.T) {
 		})
 	}
 }
+
+// A command in the background costs little memory, no timer and no thread.
+func TestIdleCost(t *testing.T) {
+	n := long(50, 200)
+	r := newRunner(t, runner.Config{Executor: executor(t, ways["direct"]), Timeout: runner.None, AllowNoTimeout: true})
+	s, err := r.Resolve(runner.Request{Command: "exec sleep 1000", SoftTimeout: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := func() uint64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapInuse + m.StackInuse
+	}
+	if _, err := r.Run(t.Context(), s); err != nil { // what is made once
+		t.Fatal(err)
+	}
+	before, beforeThreads := memory(), threads(t)
+	for range n {
+		if res, err := r.Run(t.Context(), s); err != nil || res.State != runner.StateBackgrounded {
+			t.Fatalf("%+v, %v; want a command in the background", res, err)
+		}
+	}
+	if each := int64(memory()-before) / int64(n); each > 64<<10 {
+		t.Errorf("%d bytes for each command; want at most 64 KiB", each)
+	} else {
+		t.Logf("%d bytes for each of %d commands", each, n)
+	}
+	if got := threads(t); got > beforeThreads+10 {
+		t.Errorf("%d threads; %d before", got, beforeThreads)
+	}
+}
