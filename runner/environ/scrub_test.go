@@ -77,6 +77,9 @@ func TestScrub(t *testing.T) {
 		{none, "X=risk-" + strings.Repeat("a", 30), false},
 		{none, "X=npm_" + strings.Repeat("a", 36), true},
 		{none, "X=hf_" + strings.Repeat("a", 34), true},
+		{none, "X=pypi-" + strings.Repeat("a", 20), true},
+		{none, "X=xapp-1-" + strings.Repeat("A", 12), true},
+		{none, "X=github.com/a_b-c", false},
 		{none, "X=Authorization: Bearer abc", true},
 		{none, "X=AGE-SECRET-KEY-1QQQ", true},
 

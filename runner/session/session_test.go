@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -747,6 +749,59 @@ func TestPool(t *testing.T) {
 	}
 	if _, err := p.Start(t.Context(), "b", c, session.Command{Text: ":"}); !errors.Is(err, session.ErrClosed) {
 		t.Errorf("in a closed pool: %v", err)
+	}
+}
+
+// Many use a pool at once, which ends, evicts and closes meanwhile.
+func TestPoolConcurrent(t *testing.T) {
+	testenv.CheckFDs(t)
+	testenv.NeedTool(t, "bash")
+	p := &session.Pool{Max: 3}
+	c := session.Config{Starter: direct, Env: environment, Dir: t.TempDir(), Idle: 5 * time.Millisecond}
+	var all sync.WaitGroup
+	var done, refused atomic.Int64
+	for worker := range 8 {
+		all.Go(func() {
+			for i := range 25 {
+				key := string(rune('a' + (worker+i)%5))
+				want := fmt.Sprintf("%d-%d\n", worker, i)
+				var out bytes.Buffer
+				r, err := p.Start(t.Context(), key, c, session.Command{Text: "echo " + strings.TrimSpace(want), Stdout: &out})
+				var busy *session.BusyError
+				var full *session.LimitError
+				if errors.As(err, &busy) || errors.As(err, &full) {
+					refused.Add(1)
+					continue
+				}
+				if err != nil {
+					t.Errorf("Start: %v", err)
+					continue
+				}
+				res, err := r.Wait()
+				switch {
+				case err != nil:
+					t.Errorf("Wait: %v", err)
+				case res.Ended: // by End, below
+				case out.String() != want || res.Code != 0:
+					t.Errorf("%q, %+v; want %q", out.String(), res, want)
+				default:
+					done.Add(1)
+				}
+				if i%10 == 9 {
+					if err := p.End(key); err != nil {
+						t.Errorf("End: %v", err)
+					}
+				}
+				p.List()
+			}
+		})
+	}
+	all.Wait()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if done.Load() < 20 {
+		t.Errorf("%d commands have run, %d were refused", done.Load(), refused.Load())
 	}
 }
 
