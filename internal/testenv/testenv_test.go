@@ -248,6 +248,34 @@ func TestCheckFDs(t *testing.T) {
 	}
 }
 
+func TestCheckProcesses(t *testing.T) {
+	r := &recorder{TB: t}
+	cmd := Command(t, "sleep", "60")
+	cmd.Env = append(cmd.Env, CheckProcesses(r))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	errs := r.finish()
+	if len(errs) != 1 || !strings.Contains(errs[0], "sleep 60") {
+		t.Errorf("with a process that is left: %q", errs)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("what was left alive wasn't killed")
+	}
+}
+
+func TestCheckGoroutines(t *testing.T) {
+	r := &recorder{TB: t}
+	CheckGoroutines(r)
+	stop := make(chan struct{})
+	go func() { <-stop }()
+	errs := r.finish()
+	close(stop)
+	if len(errs) != 1 || !strings.Contains(errs[0], "TestCheckGoroutines") {
+		t.Errorf("with a goroutine that is left: %q", errs)
+	}
+}
+
 func TestDir(t *testing.T) {
 	EachUser(t, func(t *testing.T, u User) {
 		dir := u.Dir(t)
