@@ -10,9 +10,9 @@ import (
 )
 
 func Example() {
-	ctx, cancel := stdio.WithParent(context.Background())
-	defer cancel()
-	in, out := stdio.NewLines(strings.NewReader("one\ntwo\n")), stdio.NewQueue(os.Stdout)
+	ctx, release := stdio.Session(context.Background())
+	defer release()
+	in, out := stdio.NewLines(strings.NewReader("one\ntwo\n")), stdio.NewQueue(os.Stdout, nil)
 	defer in.Stop()
 	for {
 		line, err := in.Next(ctx)

@@ -4,29 +4,42 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// ErrParent is the cause of the end of [WithParent]'s context.
+// ErrParent is the cause of the end of [Session]'s context.
 var ErrParent = errors.New("the process that started this one has ended")
 
 // lookEvery is how often the parent is looked at on kernels without pidfds.
 const lookEvery = time.Second
 
-// WithParent returns a context that ends when the process ends that started this
-// one. A host that is killed closes its pipes, but other processes may hold the
-// same pipes open. Cancelling releases what it holds.
+// Session returns the context of a session with the host that started this
+// process, which ends when the host does: a host that is killed closes its pipes,
+// but other processes may hold the same pipes open. Until release is called,
+// writing to a pipe that nobody reads is an error, and not the end of this
+// process.
 //
 // From Linux 5.3 on nothing polls. A parent in another pid namespace isn't seen,
 // and its end neither.
-func WithParent(ctx context.Context) (context.Context, context.CancelFunc) {
+func Session(ctx context.Context) (_ context.Context, release func()) {
+	pipe := make(chan os.Signal, 1)
+	signal.Notify(pipe, syscall.SIGPIPE) // to ignore it would be inherited by commands
+	ctx, end := withParent(ctx)
+	return ctx, func() {
+		signal.Stop(pipe)
+		end(context.Canceled)
+	}
+}
+
+func withParent(ctx context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := func() { cancel(context.Canceled) }
 	parent := os.Getppid()
 	if parent == 0 {
-		return ctx, stop
+		return ctx, cancel
 	}
 	fd, err := unix.PidfdOpen(parent, 0)
 	if os.Getppid() != parent {
@@ -34,11 +47,11 @@ func WithParent(ctx context.Context) (context.Context, context.CancelFunc) {
 			_ = unix.Close(fd)
 		}
 		cancel(ErrParent)
-		return ctx, stop
+		return ctx, cancel
 	}
 	if err != nil {
 		go lookForParent(ctx, parent, cancel)
-		return ctx, stop
+		return ctx, cancel
 	}
 	_ = unix.SetNonblock(fd, true) // else a thread waits
 	f := os.NewFile(uintptr(fd), "pidfd")
@@ -49,7 +62,7 @@ func WithParent(ctx context.Context) (context.Context, context.CancelFunc) {
 			cancel(ErrParent)
 		}
 	}()
-	return ctx, stop
+	return ctx, cancel
 }
 
 // ended reports whether the process of a pidfd has.

@@ -19,6 +19,7 @@ var ErrUnread = errors.New("the host does not read what is written to it")
 // Queue writes messages one after the other, by a goroutine of its own.
 type Queue struct {
 	w      io.Writer
+	broken func(error)
 	closed chan struct{} // no more comes
 	done   chan struct{} // all is written, or can't be
 
@@ -31,10 +32,11 @@ type Queue struct {
 	less    chan struct{} // closed when something has been written
 }
 
-// NewQueue returns a queue that writes to w until it is closed.
-func NewQueue(w io.Writer) *Queue {
+// NewQueue returns a queue that writes to w until it is closed. If not nil, broken
+// is told once why no more can be written, by Put or by the goroutine that writes.
+func NewQueue(w io.Writer, broken func(error)) *Queue {
 	q := &Queue{
-		w: w, closed: make(chan struct{}), done: make(chan struct{}),
+		w: w, broken: broken, closed: make(chan struct{}), done: make(chan struct{}),
 		more: make(chan struct{}, 1), less: make(chan struct{}),
 	}
 	go q.run()
@@ -46,15 +48,18 @@ func NewQueue(w io.Writer) *Queue {
 // nothing is written any more.
 func (q *Queue) Put(b []byte) error {
 	q.mu.Lock()
+	full := q.size+len(b) > MaxUnread
+	q.mu.Unlock()
+	if full {
+		q.fail(ErrUnread)
+	}
+	q.mu.Lock()
 	defer q.mu.Unlock()
 	switch {
 	case q.err != nil:
 		return q.err
 	case q.ended:
 		return io.ErrClosedPipe
-	case q.size+len(b) > MaxUnread:
-		q.err = ErrUnread
-		return q.err
 	}
 	q.size += len(b)
 	q.waiting = append(q.waiting, b)
@@ -111,14 +116,27 @@ func (q *Queue) run() {
 			return
 		}
 		_, err := q.w.Write(b)
+		if err != nil {
+			q.fail(err)
+		}
 		q.mu.Lock()
 		q.size -= len(b)
-		if err != nil && q.err == nil {
-			q.err = err
-		}
 		close(q.less)
 		q.less = make(chan struct{})
 		q.mu.Unlock()
+	}
+}
+
+// fail says that no more can be written.
+func (q *Queue) fail(err error) {
+	q.mu.Lock()
+	first := q.err == nil
+	if first {
+		q.err = err
+	}
+	q.mu.Unlock()
+	if first && q.broken != nil {
+		q.broken(err)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestLinesEndWithTheContext(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	var out bytes.Buffer
-	q := NewQueue(&out)
+	q := NewQueue(&out, nil)
 	var want strings.Builder
 	for i := range 1000 {
 		s := strings.Repeat("x", i) + "\n"
@@ -89,7 +89,7 @@ func TestQueue(t *testing.T) {
 func TestQueueUnread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		q := NewQueue(w)
+		q := NewQueue(w, nil)
 		chunk := bytes.Repeat([]byte("x"), 64<<10)
 		if err := q.Put(chunk); err != nil {
 			t.Fatal(err)
@@ -120,7 +120,7 @@ func TestQueueUnread(t *testing.T) {
 func TestQueueRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, w := io.Pipe()
-		q := NewQueue(w)
+		q := NewQueue(w, nil)
 		if err := q.Room(t.Context()); err != nil {
 			t.Errorf("Room at first: %v", err)
 		}
@@ -144,13 +144,17 @@ func TestQueueRoom(t *testing.T) {
 
 func TestQueueBroken(t *testing.T) {
 	r, w := io.Pipe()
-	q := NewQueue(w)
+	told := make(chan error, 2)
+	q := NewQueue(w, func(err error) { told <- err })
 	r.Close()
 	if err := q.Put([]byte("x")); err != nil {
 		t.Fatal(err)
 	}
 	if err := q.Close(t.Context()); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("Close: %v; want ErrClosedPipe", err)
+	}
+	if err := <-told; !errors.Is(err, io.ErrClosedPipe) || len(told) > 0 {
+		t.Errorf("broken is told %v, and %d more; want ErrClosedPipe", err, len(told))
 	}
 }
 
@@ -171,7 +175,7 @@ func parentHelper([]string) int {
 
 // childHelper says what its context ended of.
 func childHelper([]string) int {
-	ctx, cancel := WithParent(context.Background())
+	ctx, cancel := Session(context.Background())
 	defer cancel()
 	_, _ = os.Stdout.WriteString("ready\n")
 	<-ctx.Done()
@@ -179,7 +183,7 @@ func childHelper([]string) int {
 	return 0
 }
 
-func TestWithParent(t *testing.T) {
+func TestSession(t *testing.T) {
 	testenv.Helper(t, "child") // it is used, by the other helper
 	cmd := testenv.Helper(t, "parent")
 	in, err := cmd.StdinPipe()
@@ -212,8 +216,8 @@ func TestWithParent(t *testing.T) {
 	}
 }
 
-func TestWithParentCancelled(t *testing.T) {
-	ctx, cancel := WithParent(t.Context())
+func TestSessionReleased(t *testing.T) {
+	ctx, cancel := Session(t.Context())
 	if ctx.Err() != nil {
 		t.Fatal(context.Cause(ctx))
 	}
