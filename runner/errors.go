@@ -128,6 +128,8 @@ func ErrorCode(err error) string {
 		return "CLOSED"
 	case errors.Is(err, ErrNoStdin):
 		return "NO_STDIN"
+	case errors.Is(err, ErrNoTerminal):
+		return "NO_TERMINAL"
 	case errors.Is(err, ErrUncertain):
 		return "UNCERTAIN"
 	}
