@@ -61,6 +61,7 @@ var table = map[string]rule{
 	"internal/nofile":   {},
 	"internal/proctree": {},
 	"internal/stdio":    {},
+	"internal/rpc":      {ours: []string{"policy", "runner", "capture", "internal/stdio"}},
 	"internal/tamper":   {ours: []string{"policy"}},
 	"internal/testenv":  {},
 	"internal/archtest": {},
