@@ -90,11 +90,13 @@ func (term *terminal) want(text string) string {
 }
 
 // What a person does at a terminal works as it does without the launcher, in
-// each of its forms: in place of the shell's child, as its parent, with a
-// guard between, with bubblewrap and an inner stage between.
+// each of its forms: in place of the shell's child, as its parent (of a command
+// with mounts of its own), with a guard between, with bubblewrap and an inner
+// stage between.
 func TestTerminal(t *testing.T) {
 	for _, form := range []struct{ name, options string }{
 		{"exec", "--no-protect"},
+		{"mounts", "--hide ../home"},
 		{"supervise", "--supervise"},
 		{"bwrap", "--backend bwrap"},
 	} {
