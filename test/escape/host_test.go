@@ -51,17 +51,9 @@ type hostReport struct {
 
 // backends confine the attack, with inside as the worktree.
 var backends = map[string]func(j hostJob, args []string, stdin *os.File, stdout, stderr *bytes.Buffer) error{
-	"launcher": func(j hostJob, args []string, stdin *os.File, stdout, stderr *bytes.Buffer) error {
-		options := []string{"--no-cache"}
-		if len(j.Caps) > 0 {
-			options = append(options, "--caps", j.Caps[0])
-		}
-		argv := append(append(options, j.In, "--", j.Attack), args...)
-		cmd := exec.Command(j.Launcher, argv...)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
-		return cmd.Run()
-	},
+	"launcher": launched(),
+	"mounts":   launched("--backend", "landlock+mountns", "--hide", hidden),
+	"bwrap":    launched("--backend", "bwrap"),
 	"library": func(j hostJob, args []string, stdin *os.File, stdout, stderr *bytes.Buffer) error {
 		s, err := launch.Prepare(policy.Policy{
 			Mode: policy.WorkspaceWrite, Worktree: policy.Path(j.In), NoCache: true, Caps: j.Caps,
@@ -75,6 +67,24 @@ var backends = map[string]func(j hostJob, args []string, stdin *os.File, stdout,
 		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 		return cmd.Run()
 	},
+}
+
+// hidden is a folder that is covered, so that there is a mount.
+const hidden = "/usr/local"
+
+// launched confines by the launcher.
+func launched(options ...string) func(j hostJob, args []string, stdin *os.File, stdout, stderr *bytes.Buffer) error {
+	return func(j hostJob, args []string, stdin *os.File, stdout, stderr *bytes.Buffer) error {
+		argv := append([]string{"--no-cache"}, options...)
+		if len(j.Caps) > 0 {
+			argv = append(argv, "--caps", j.Caps[0])
+		}
+		argv = append(append(argv, j.In, "--", j.Attack), args...)
+		cmd := exec.Command(j.Launcher, argv...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
+		return cmd.Run()
+	}
 }
 
 // runHost runs j in a process of u.

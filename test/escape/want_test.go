@@ -153,3 +153,39 @@ func child(abi int) wants {
 	// The file is not granted, like all of /proc; see proc-mem-read.
 	return w.add("open", syscall.EACCES, "proc-mem")
 }
+
+// boxed changes tables to how the same attacks end under bubblewrap: what is
+// outside is on read-only mounts, an inside one is a border, and of the processes
+// outside there is none.
+func boxed(tables map[string]wants, root bool) {
+	for _, where := range []string{"outside", "system"} {
+		for name, w := range tables[where] {
+			if w.errno == syscall.EACCES && !stillRefused[name] {
+				tables[where][name] = want{w.op, syscall.EROFS}
+			}
+		}
+	}
+	tables["outside"].add("rename", syscall.EXDEV, "rename-here rename-away rename-dir-away exchange-own exchange-dir")
+	tables["child"].add("open", syscall.EROFS, "proc-mem")
+	host := tables["host"]
+	for name, w := range host {
+		switch w.op {
+		case "open", "": // in /proc
+			host[name] = want{w.op, syscall.ENOENT}
+		default:
+			host[name] = want{w.op, syscall.ESRCH}
+		}
+	}
+	host.add("pidfd_open", syscall.ESRCH, "pidfd-send-signal pidfd-getfd").
+		add("getpgid", syscall.ESRCH, "kill-group").
+		add("fcntl", syscall.ESRCH, "async-io").
+		add("readdir", syscall.ENOENT, "proc-fd-list threads")
+	if !root { // the files are root's
+		tables["system"].add("open", syscall.EACCES, "sysctl sysfs")
+	}
+}
+
+// stillRefused are attacks that something else stops before a mount does.
+var stillRefused = map[string]bool{
+	"core-dump": true, "mmap-shared": true, "mmap-mprotect": true, "btrfs-subvolume": true, "btrfs-snapshot": true, "link-away": true,
+}
