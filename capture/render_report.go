@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Report is what a command came to, for those who want it as one text.
@@ -12,6 +13,10 @@ type Report struct {
 	Dir string
 	// ExitCode is negative when it isn't known.
 	ExitCode int
+	// TimedOut is the timeout that ended the command, 0 if none did; Aborted
+	// says that somebody did. Each is said first.
+	TimedOut time.Duration
+	Aborted  bool
 	Output   Snapshot
 	// View is how the output's ends are shown, each by itself.
 	View View
@@ -28,6 +33,13 @@ func (r Report) Text() string {
 	tail, more := r.View.Show(r.Output.Tail)
 	hidden += more
 	var b strings.Builder
+	if r.TimedOut > 0 {
+		seconds := strconv.FormatFloat(r.TimedOut.Seconds(), 'f', -1, 64)
+		b.WriteString("The command was terminated after exceeding a user-configured " + seconds + "s timeout. Do not try to re-run the command.\n")
+	}
+	if r.Aborted {
+		b.WriteString("Command execution was aborted by the user.\n")
+	}
 	if r.Output.Omitted == 0 {
 		if head == "" {
 			head = NoOutput
