@@ -50,6 +50,7 @@ func measure(o options) (all []section, err error) {
 	}{
 		{"start", b.start},
 		{"go", b.fromGo},
+		{"limits", b.limits},
 		{"rules", b.rules},
 		{"status", b.status},
 		{"grep", b.grep},

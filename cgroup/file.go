@@ -22,6 +22,11 @@ func readAt(dir int, name string) (string, error) {
 		return "", err
 	}
 	defer func() { _ = unix.Close(fd) }()
+	return readAll(fd, name)
+}
+
+// readAll reads an open file from where it is.
+func readAll(fd int, name string) (string, error) {
 	buf := make([]byte, 1<<10)
 	n := 0
 	for n < readLimit {
@@ -55,6 +60,28 @@ func writeAt(dir int, name, value string) error {
 		return err
 	}
 	defer func() { _ = unix.Close(fd) }()
+	return write(fd, name, value)
+}
+
+// exchangeAt writes a value, and returns what the file then says, without the
+// space around it.
+func exchangeAt(dir int, name, value string) (got string, err error) {
+	fd, err := openAt(dir, name, unix.O_RDWR)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	if err := write(fd, name, value); err != nil {
+		return "", err
+	}
+	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
+		return "", &os.PathError{Op: "seek", Path: name, Err: err}
+	}
+	got, err = readAll(fd, name)
+	return strings.TrimSpace(got), err
+}
+
+func write(fd int, name, value string) (err error) {
 	for {
 		_, err = unix.Write(fd, []byte(value))
 		if !errors.Is(err, unix.EINTR) {

@@ -90,7 +90,8 @@ type setting struct {
 // set writes the setting to the group that dir is the open folder of.
 func (s setting) set(dir int, group string) error {
 	fail := &LimitError{File: group + "/" + s.file, Value: s.value}
-	if err := writeAt(dir, s.file, s.value); err != nil {
+	got, err := exchangeAt(dir, s.file, s.value)
+	if err != nil {
 		if s.swap && errors.Is(err, fs.ErrNotExist) {
 			if !hasSwap() {
 				return nil
@@ -101,12 +102,6 @@ func (s setting) set(dir int, group string) error {
 		fail.Err = err
 		return fail
 	}
-	got, err := readAt(dir, s.file)
-	if err != nil {
-		fail.Err = err
-		return fail
-	}
-	got = strings.TrimSpace(got)
 	if got != s.value && (s.took == nil || !s.took(got)) {
 		fail.Got = got
 		return fail
