@@ -1,0 +1,254 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/cgroup"
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
+
+// needGroups skips the test where this process, which is who it is about, has
+// no place for control groups.
+func needGroups(t *testing.T) *cgroup.Place {
+	t.Helper()
+	p, err := cgroup.Find(policy.Limits{Memory: 1 << 30, Pids: 100, CPUs: 1}, cgroup.Options{})
+	switch {
+	case err == nil:
+		return p
+	case os.Getuid() != 0:
+		t.Skip(err) // a machine needn't delegate anything
+	default:
+		testenv.Skip(t, "%v", err)
+	}
+	return nil
+}
+
+// groups lists what there is of groups in a place, of whoever.
+func groups(t testing.TB, p *cgroup.Place) (names []string) {
+	t.Helper()
+	for _, dir := range p.Folders() {
+		found, err := filepath.Glob(dir + "/shofer-sandbox-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, found...)
+	}
+	return names
+}
+
+// ended is the last line of a record.
+type ended struct {
+	Event string `json:"event"`
+	Code  *int   `json:"code"`
+	Group *struct {
+		Peak      *int64 `json:"memory_peak_bytes"`
+		OOMKilled int64  `json:"oom_killed"`
+		OOMGroup  bool   `json:"oom_group"`
+		Pids      *int64 `json:"pids_limited"`
+		Throttled *int64 `json:"throttled_us"`
+	} `json:"group"`
+	Hit []string `json:"limits_hit"`
+}
+
+// limited runs a command inside with options, and returns how it ended.
+func (s *stage) limited(options []string, argv ...string) (testenv.Result, ended) {
+	s.t.Helper()
+	cmd := s.launch(slices.Concat(options, []string{"--status-fd", "3", ".", "--"}, argv)...)
+	record, err := os.CreateTemp(s.base, "record")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer record.Close()
+	cmd.ExtraFiles = []*os.File{record}
+	r := testenv.Run(s.t, cmd)
+	text, err := os.ReadFile(record.Name())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
+	var e ended
+	if err := json.Unmarshal(lines[len(lines)-1], &e); err != nil {
+		s.t.Errorf("the record ends with %q: %v", lines[len(lines)-1], err)
+	}
+	return r, e
+}
+
+// TestPressure: bombs end with the right fact, nobody else does, and nothing is
+// left.
+func TestPressure(t *testing.T) {
+	place := needGroups(t)
+	s := newStage(t, testenv.Self())
+	sibling := s.launch("--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "echo up; sleep 1000")
+	out, err := sibling.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := sibling.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+		t.Fatalf("the sibling says %q, %v", line, err)
+	}
+	own := groups(t, place)
+	for _, tt := range []struct {
+		name    string
+		options []string
+		argv    []string
+		code    int // -1 is any
+		hit     string
+	}{
+		{"memory", []string{"--memory", "48M"}, []string{"sh", "-c", "sleep 1000 & x=0123456789; while :; do x=$x$x; done"}, 137, "memory"},
+		{"tmpfs", []string{"--memory", "48M", "--private-tmp"}, []string{"sh", "-c", "head -c 200M /dev/zero >/tmp/fill; echo $?"}, 137, "memory"},
+		{"forks", []string{"--pids", "40", "--memory", "256M"}, []string{"sh", "-c", "f() { f | f & }; f 2>/dev/null; sleep 0.2; exit 5"}, -1, "pids"},
+		{"disk", []string{"--fsize", "1M", "--pids", "50"}, []string{"sh", "-c", "exec cat /dev/zero >fill"}, 153, "fsize"},
+		{"processor", []string{"--cpus", "0.2"}, []string{"sh", "-c", "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done"}, 0, "cpus"},
+	} {
+		for _, more := range [][]string{nil, {"--supervise"}} {
+			if tt.name == "tmpfs" && os.Getuid() != 0 {
+				continue
+			}
+			r, e := s.limited(slices.Concat(tt.options, more), tt.argv...)
+			code := r.Code
+			if r.Signal != 0 {
+				code = 128 + int(r.Signal)
+			}
+			if tt.code >= 0 && code != tt.code || e.Event != "exited" || !slices.Contains(e.Hit, tt.hit) {
+				t.Errorf("%s %v: %v, record %+v; want code %d, and %s hit", tt.name, more, r, e, tt.code, tt.hit)
+			}
+			if tt.hit == "memory" && (e.Group == nil || e.Group.OOMKilled == 0 || !e.Group.OOMGroup) {
+				t.Errorf("%s %v: group %+v", tt.name, more, e.Group)
+			}
+			if left := groups(t, place); len(left) != len(own) {
+				t.Errorf("%s %v left %q", tt.name, more, left)
+			}
+		}
+	}
+	if err := sibling.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("the sibling: %v", err)
+	}
+	_ = sibling.Wait()
+	if left := groups(t, place); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestManyGroups: 200 at once, each in its own.
+func TestManyGroups(t *testing.T) {
+	place := needGroups(t)
+	s := newStage(t, testenv.Self())
+	const n = 200
+	seen := make([]string, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		cmd := s.launch("--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "cat /proc/self/cgroup; sleep 1 & wait")
+		wg.Go(func() {
+			r := testenv.Run(t, cmd)
+			if r.Code != 0 {
+				t.Error(r)
+			}
+			seen[i] = r.Stdout
+		})
+	}
+	wg.Wait()
+	slices.Sort(seen)
+	if got := len(slices.Compact(seen)); got != n {
+		t.Errorf("%d commands were in %d groups", n, got)
+	}
+	for _, in := range seen {
+		if !strings.Contains(in, "/shofer-sandbox-") {
+			t.Errorf("a command was in\n%s", in)
+		}
+	}
+	if left := groups(t, place); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// TestKilledOwner kills the launcher at random moments. What it leaves is gone
+// after the next start.
+func TestKilledOwner(t *testing.T) {
+	place := needGroups(t)
+	s := newStage(t, testenv.Self())
+	rounds, most := 300, 0
+	if testing.Short() {
+		rounds = 20
+	}
+	for i := range rounds {
+		args := []string{"--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "sleep 1000 & exec sleep 1000"}
+		if i%3 == 0 {
+			args = append([]string{"--supervise"}, args...)
+		}
+		cmd := s.command(s.launcher, args...)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(rand.IntN(15_000)) * time.Microsecond)
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		most = max(most, len(groups(t, place)))
+	}
+	if most == 0 {
+		t.Error("nothing was ever left, so that this tests nothing")
+	}
+	// Guards that are about to find that they are alone may still be at work.
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if r, _ := s.limited([]string{"--no-protect", "--pids", "5"}, "true"); r.Code != 0 {
+			t.Fatal(r)
+		}
+		left := groups(t, place)
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("left after the sweep: %q", left)
+		}
+	}
+	t.Logf("up to %d folders were left at a time", most)
+}
+
+// TestRuntimes: what reserves far more memory than it uses starts under a limit.
+func TestRuntimes(t *testing.T) {
+	needGroups(t)
+	s := newStage(t, testenv.Self())
+	s.mkdir(s.tree + "/c")
+	s.write(s.tree+"/c/asan.c", "#include <stdlib.h>\n#include <stdio.h>\nint main(void) { char *p = malloc(1 << 20); p[5] = 1; puts(\"up\"); free(p); return 0; }\n", 0o644)
+	s.write(s.tree+"/go.mod", "module example.com/m\n\ngo 1.26\n", 0o644)
+	s.write(s.tree+"/main.go", "package main\n\nfunc main() { println(\"up\") }\n", 0o644)
+	for _, tt := range []struct {
+		tool   string
+		script string
+	}{
+		{"node", "node -e 'console.log(\"up\")'"},
+		{"java", "java -version && echo up"},
+		{"go", "go run . 2>&1"},
+		{"gcc", "cd c && gcc -fsanitize=address asan.c -o asan && ./asan"},
+		{"python3", "python3 -c 'print(\"up\")'"},
+	} {
+		t.Run(tt.tool, func(t *testing.T) {
+			testenv.NeedTool(t, tt.tool)
+			r, e := s.limited([]string{"--memory", "1G", "--pids", "300"}, "sh", "-c", tt.script)
+			if r.Code != 0 || !strings.Contains(r.Stdout, "up\n") || len(e.Hit) > 0 {
+				t.Errorf("%v, %+v", r, e)
+			}
+			if e.Group != nil && e.Group.Peak != nil {
+				t.Logf("its peak was %s", fmt.Sprint(*e.Group.Peak>>20, " MiB"))
+			}
+		})
+	}
+}
