@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -63,20 +62,27 @@ func newOutput(s *Spec, c *Config, wrote func()) *output {
 
 // copyAll copies the streams of a spec until they end.
 func (o *output) copyAll(s Streams, spec *Spec) {
-	var wg sync.WaitGroup
-	wg.Go(func() {
+	var copying atomic.Int32
+	done := func() {
+		if copying.Add(-1) == 0 {
+			close(o.copied)
+		}
+	}
+	copying.Store(1)
+	if s.Stderr != nil {
+		copying.Store(2)
+		go func() {
+			defer done()
+			copyStream(o.c.Stderr, o.tee(spec.Stderr), s.Stderr)
+		}()
+	}
+	go func() {
+		defer done()
 		if lines := spec.Lines.Head; lines > 0 {
 			copyLines(o.c.Stdout, o.tee(spec.Stdout), s.Stdout, lines)
 		} else {
 			copyStream(o.c.Stdout, o.tee(spec.Stdout), s.Stdout)
 		}
-	})
-	if s.Stderr != nil {
-		wg.Go(func() { copyStream(o.c.Stderr, o.tee(spec.Stderr), s.Stderr) })
-	}
-	go func() {
-		wg.Wait()
-		close(o.copied)
 	}()
 }
 

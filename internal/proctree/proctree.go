@@ -63,6 +63,7 @@ type Tree struct {
 	mark   []byte // NAME=VALUE in the environment; nil looks for none
 	known  map[int]uint64
 	made   time.Time
+	ended  bool // the leader has
 }
 
 // leaders are those of all trees in use: what is in the session of one is that
@@ -82,6 +83,9 @@ func New(leader int, mark string) *Tree {
 	leaders.Store(leader, nil)
 	return t
 }
+
+// Ended says that the leader has ended, which needn't be looked at then.
+func (t *Tree) Ended() { t.ended = true }
 
 // Release says that the tree isn't used any more.
 func (t *Tree) Release() { leaders.Delete(t.leader) }
@@ -251,7 +255,12 @@ func (t *Tree) alone() bool {
 	if n := last - t.leader; !ok || n < 0 || n > fewNumbers || time.Since(t.made) > young {
 		return false
 	}
-	for pid := t.leader; pid <= last; pid++ {
+	if !t.ended {
+		if e, ok := read(t.leader); ok && e.state != 'Z' && e.state != 'X' {
+			return false
+		}
+	}
+	for pid := t.leader + 1; pid <= last; pid++ {
 		session, err := unix.Getsid(pid)
 		if err != nil {
 			continue // there is no such process

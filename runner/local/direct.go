@@ -126,6 +126,11 @@ func (p *direct) Remaining() []runner.Survivor {
 	if g := p.cmd.ControlGroup(); g != nil {
 		return survivors(inGroup(g))
 	}
+	select {
+	case <-p.ended:
+		p.tree.Ended()
+	default:
+	}
 	return survivors(p.tree.Scan())
 }
 
