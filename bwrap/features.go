@@ -7,10 +7,6 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
-// undoing are the capabilities with which a command could undo the mounts, or
-// change files around them.
-var undoing = [...]string{"sys_admin", "sys_ptrace", "dac_read_search", "mknod", "sys_rawio", "sys_module"}
-
 // Features reports for each promise of r whether a sandbox that a bwrap as s
 // makes of it, with o, holds it by itself, in the order in which package policy
 // has them. The state is [policy.Enforced] or [policy.Absent], and By is [Name]
@@ -101,12 +97,8 @@ func (f *features) add(p policy.Promise, why, mend string) {
 
 // mounts says why the command could get around the mounts, "" if it can't.
 func (f *features) mounts(p *policy.Policy, pid bool) (why, mend string) {
-	if f.s.Root {
-		for _, name := range undoing {
-			if slices.Contains(p.Caps, name) || slices.Equal(p.Caps, []string{policy.CapsAll}) {
-				return "with the capability " + name + " a command can get around mounts", "leave it out of --caps"
-			}
-		}
+	if name := p.UndoingCap(); f.s.Root && name != "" {
+		return "with the capability " + name + " a command can get around mounts", "leave it out of --caps"
 	}
 	if !pid && !f.s.UserNS {
 		// Through /proc/PID/root, or by ptrace, of a process outside that has

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 		launch.Init()
 	}
 	os.Exit(testenv.Main(m, testenv.Helpers{
-		"no init": noInit, "connect": connectAll, "aliased": aliased, "late mount": lateMount, "leave": leave,
+		"no init": noInit, "connect": connectAll, "aliased": aliased, "late mount": lateMount, "undo": undo, "leave": leave,
 	}))
 }
 

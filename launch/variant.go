@@ -241,7 +241,7 @@ func (s *Sandbox) addMounts(v *variant) {
 // protection, or the rest of it where there are mounts.
 func (v *variant) withComparison(features []policy.Feature) []policy.Feature {
 	i := slices.IndexFunc(features, func(f policy.Feature) bool { return f.Promise == policy.PromiseProtect })
-	mounts := v.layered() || v.boxed() && features[max(i, 0)].State == policy.Enforced
+	mounts := (v.layered() || v.boxed()) && features[max(i, 0)].State == policy.Enforced
 	if i < 0 || !v.watched() || len(v.resolved.Policy.Protect) > 0 && !mounts {
 		return features
 	}

@@ -129,6 +129,12 @@ func Feature(f policy.Feature, r *policy.Resolved, layered bool, missing *Missin
 	default:
 		return f
 	}
+	if name := p.UndoingCap(); layered && name != "" && os.Geteuid() == 0 {
+		return policy.Feature{
+			Promise: f.Promise, State: policy.Absent,
+			Why: "with the capability " + name + " a command can get around mounts", Mend: "leave it out of --caps",
+		}
+	}
 	if layered {
 		return policy.Feature{Promise: f.Promise, State: policy.Enforced, By: Name}
 	}

@@ -1,5 +1,7 @@
 package policy
 
+import "slices"
+
 // Capabilities lists the names of Linux's capabilities in lower case and
 // without "cap_"; the index is the number.
 func Capabilities() []string {
@@ -13,4 +15,19 @@ func Capabilities() []string {
 		"setfcap", "mac_override", "mac_admin", "syslog", "wake_alarm",
 		"block_suspend", "audit_read", "perfmon", "bpf", "checkpoint_restore",
 	}
+}
+
+// undoing are the capabilities with which a command could undo mounts, or change
+// files around them.
+var undoing = [...]string{"sys_admin", "sys_ptrace", "dac_read_search", "mknod", "sys_rawio", "sys_module"}
+
+// UndoingCap returns the name of a capability that root keeps under p and could
+// get around mounts with, "" if there is none.
+func (p *Policy) UndoingCap() string {
+	for _, name := range undoing {
+		if slices.Contains(p.Caps, name) || slices.Equal(p.Caps, []string{CapsAll}) {
+			return name
+		}
+	}
+	return ""
 }
