@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -54,7 +55,7 @@ func supervise(o *options, args []string) (int, error) {
 	}
 	defer func() { _ = domain.Close() }()
 	plan := &spawn.Plan{
-		Path:  "/proc/self/exe",
+		Path:  self(),
 		Argv:  append(append(argv, "--"+guardOption+"="+strconv.Itoa(pipe[0])), args...),
 		Env:   os.Environ(),
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[0]),
@@ -90,6 +91,19 @@ func textFD(text []byte) (int, error) {
 		return -1, os.NewSyscallError("write", err)
 	}
 	return fd, nil
+}
+
+// self is this program's file.
+func self() string {
+	const file = "/proc/self/exe"
+	if unix.Access(file, unix.X_OK) == nil {
+		return file
+	}
+	path, err := exec.LookPath(os.Args[0]) // no /proc is mounted
+	if err != nil {
+		return file // and the start says what is wrong
+	}
+	return path
 }
 
 // keepSignalsIn makes the guard's domain. Below ABI 6 there is none, and the

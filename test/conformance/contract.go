@@ -191,7 +191,9 @@ func contractSession(ctx context.Context, a *arena, l launcher, want func(check)
 	for _, c := range contracts() {
 		ch := check{"control", c.name, true}
 		if want(ch) {
+			ctx, cancel := context.WithTimeout(ctx, sessionTime)
 			all = append(all, outcomeOf(ch, c.run(ctx, a, l)))
+			cancel()
 		}
 	}
 	return all

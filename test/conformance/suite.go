@@ -29,8 +29,11 @@ type suite struct {
 	wanted  map[string]bool
 }
 
-// sessionTime bounds one start of a launcher.
-const sessionTime = 5 * time.Minute
+const (
+	// gatherTime bounds all starts of a launcher, and sessionTime one.
+	gatherTime  = 5 * time.Minute
+	sessionTime = time.Minute
+)
 
 // newSuite tries everything without a sandbox.
 func newSuite(checks []check, dir string) (*suite, error) {
@@ -101,7 +104,7 @@ func (l launcher) start(ctx context.Context, a *arena) error {
 
 // gather tries everything in one arena.
 func (s *suite) gather(l launcher) (all outcomes, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sessionTime)
+	ctx, cancel := context.WithTimeout(context.Background(), gatherTime)
 	defer cancel()
 	a, err := newArena(ctx, s.dir)
 	if err != nil {

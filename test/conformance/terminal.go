@@ -101,6 +101,8 @@ func terminalSession(ctx context.Context, a *arena, l launcher, want func(check)
 	if checks == nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, sessionTime)
+	defer cancel()
 	ptmx, tty, err := pty.Open()
 	if err != nil {
 		return nil, err

@@ -120,6 +120,9 @@ var attempts = []attempt{
 		return errors.Join(unix.Symlink(d+"/file", link), openFor(link, os.O_WRONLY))
 	}},
 	{policy.PromiseWrite, "by-descriptor", func(_ *scene, d string) error {
+		if _, err := os.Stat("/proc/self"); err != nil {
+			return errNotHere
+		}
 		f, err := os.Open(d + "/file")
 		if err != nil {
 			return err

@@ -25,6 +25,7 @@ type builds struct {
 	vmrun       string
 	llsim       string
 	nouserns    string
+	contain     string
 	// suites are those of the table that the module has.
 	suites []suite
 	// unlisted are packages with tests that no table knows.
@@ -49,6 +50,7 @@ func build(ctx context.Context) (*builds, error) {
 	b := &builds{
 		dir: dir, core: filepath.Join(dir, "core"), whole: filepath.Join(dir, "whole"),
 		vmrun: filepath.Join(dir, "vmrun"), llsim: filepath.Join(dir, "llsim"), nouserns: filepath.Join(dir, "nouserns"),
+		contain: filepath.Join(dir, "contain"),
 	}
 	if err := b.fill(ctx); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
@@ -67,6 +69,7 @@ func (b *builds) fill(ctx context.Context) error {
 		{"./test/vm/vmrun", b.vmrun},
 		{"./test/llsim", b.llsim},
 		{"./test/nouserns", b.nouserns},
+		{"./test/contain", b.contain},
 		{"./cmd/shofer-sandbox", filepath.Join(b.core, "bin/shofer-sandbox")},
 		{"./test/vm/probe", filepath.Join(b.core, "bin/probe")},
 	} {
@@ -88,7 +91,7 @@ func (b *builds) fill(ctx context.Context) error {
 // add builds a suite.
 func (b *builds) add(ctx context.Context, s suite) error {
 	dir := b.whole
-	if s.core {
+	if s.core || s.public {
 		dir = b.core
 	}
 	if err := os.MkdirAll(filepath.Join(dir, s.pkg), 0o755); err != nil {

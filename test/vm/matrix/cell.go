@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
+
+	"github.com/shofer-dev/shofer-sandbox/landlock"
 )
 
 // maxBoots bounds the time that all guests take.
@@ -24,6 +27,8 @@ type cell struct {
 	more bool
 	// whole cells run all packages' tests, the others the core.
 	whole bool
+	// public cells run test/conformance, too; whole ones do anyway.
+	public bool
 	// confines says that the launcher confines there by default; it must refuse
 	// otherwise.
 	confines bool
@@ -35,9 +40,20 @@ type cell struct {
 	sim               string
 	noUserns, noBwrap bool
 	enospc            bool // how user namespaces are refused; else EPERM
+	// container are the flags of test/contain: a container on this machine.
+	container []string
 }
 
 func (c cell) host() bool { return c.kernel == "" }
+
+// root reports whether tests run as root, who may not be able to be others
+// there.
+func (c cell) root() bool {
+	if c.host() {
+		return c.container != nil && !slices.Contains(c.container, "-uid")
+	}
+	return c.as == ""
+}
 
 // String describes the cell for people.
 func (c cell) String() string {
@@ -54,7 +70,7 @@ func (c cell) String() string {
 // vmrunArgs are the flags that make vmrun boot the cell's machine.
 func (c cell) vmrunArgs() []string {
 	if c.host() {
-		return nil
+		return c.container
 	}
 	args := []string{"-kernel", c.kernel}
 	for _, f := range []struct{ flag, value string }{
@@ -196,6 +212,48 @@ func hostCells() (cells []cell) {
 				}
 				cells = append(cells, c)
 			}
+		}
+	}
+	return cells
+}
+
+// containerCells are this machine as a container of an engine shows it: under the
+// seccomp filter that the engine has by default, without capabilities.
+func containerCells() []cell {
+	bare := []string{"-read-only", "-write", "/var/tmp", "-no-proc", "-no-sys"}
+	user := []string{"-uid", "1000"}
+	held := landlock.Probe().ABI >= 3
+	cells := []cell{
+		{name: "docker, root", confines: held},
+		{name: "docker, user", container: user, public: true, confines: held},
+		{name: "docker, user, bare", container: slices.Concat(user, bare), public: true, confines: held},
+		{name: "docker, root, bare", container: bare, confines: held},
+		{name: "docker before Landlock, user", container: append(user[:2:2], "-deny", "landlock_create_ruleset,landlock_add_rule,landlock_restrict_self")},
+		{name: "podman, user", container: append(user[:2:2], "-profile", "podman"), public: true, confines: true},
+		{name: "podman, user, bare", container: slices.Concat(user, bare, []string{"-profile", "podman"}), confines: held},
+	}
+	for i := range cells {
+		c := &cells[i]
+		c.name, c.required = "container "+c.name, true
+		uid, userns := "0", "EPERM"
+		if slices.Contains(c.container, "-uid") {
+			uid = "1000"
+		}
+		if slices.Contains(c.container, "podman") {
+			userns = "yes"
+			if slices.Contains(c.container, "-no-proc") {
+				userns = "ENOENT" // no ids can be mapped
+			}
+		}
+		c.wants = []string{"uid=" + uid, "userns=" + userns}
+		if slices.Contains(c.container, "-deny") {
+			c.wants = append(c.wants, "landlock=EPERM")
+		}
+		if slices.Contains(c.container, "-no-sys") {
+			c.wants = append(c.wants, "cgroups=none", "lsm=ENOENT")
+		}
+		if c.container == nil {
+			c.container = []string{}
 		}
 	}
 	return cells

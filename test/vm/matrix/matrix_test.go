@@ -59,7 +59,7 @@ func TestTable(t *testing.T) {
 	}
 	hosts := 0
 	for _, c := range cells {
-		if c.host() {
+		if c.host() && c.container == nil {
 			hosts++
 		}
 	}

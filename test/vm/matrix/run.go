@@ -137,6 +137,14 @@ exec "$@"`
 func (m *matrix) hostCommand(c cell) ([]string, error) {
 	root := os.Getuid() == 0
 	var args []string
+	if c.container != nil {
+		if !root {
+			return nil, errors.New("only root can make a container")
+		}
+		args = append(append(args, m.builds.contain), c.container...)
+		args = append(append(args, "--"), m.bareShell(c)...)
+		return args, nil
+	}
 	if c.noBwrap {
 		if !root {
 			return nil, errors.New("only root can hide bwrap")
@@ -158,9 +166,16 @@ func (m *matrix) hostCommand(c cell) ([]string, error) {
 	case root:
 		args = append(args, "setpriv", "--reuid", ordinaryUser(), "--regid", ordinaryUser(), "--clear-groups", "--inh-caps=-all")
 	}
-	// A home that doesn't exist: tests make their own.
-	args = append(args, "env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8")
-	return append(args, "/bin/sh", "-c", c.script(m.builds.core, m.builds.suites)), nil
+	return append(args, m.bareShell(c)...), nil
+}
+
+// bareShell runs a cell's script with nothing of this process's environment. The
+// home doesn't exist: tests make their own.
+func (m *matrix) bareShell(c cell) []string {
+	return []string{
+		"env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/nonexistent", "LANG=C.UTF-8",
+		"/bin/sh", "-c", c.script(m.builds.core, m.builds.suites),
+	}
 }
 
 // runCommand returns a command's output, standard error too, and how it ended,

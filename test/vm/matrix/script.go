@@ -36,7 +36,7 @@ func (c cell) script(root string, all []suite) string {
 		quote(root+"/bin/shofer-sandbox"), yes(c.confines), quote(c.name))
 	b.WriteString("unset SHOFER_TEST_REQUIRE\nworst=0\n")
 	for _, s := range all {
-		if !s.core && !c.whole {
+		if !s.core && !c.whole && (!s.public || !c.public) {
 			continue
 		}
 		fmt.Fprintf(&b, "echo %s\n", quote(markBegin+s.pkg))
@@ -47,7 +47,7 @@ func (c cell) script(root string, all []suite) string {
 		fmt.Fprintf(&b, " && exec %s -test.v=test2json -test.timeout=%v", quote(root+"/"+s.testBinary()), testTime)
 		// With a filter a test binary doesn't mind what no test used.
 		skip := cmp.Or(s.skip, "^$")
-		if c.as == "" && !c.host() {
+		if c.root() {
 			skip += "|" + asOther
 		}
 		fmt.Fprintf(&b, " -test.skip=%s", quote(skip))

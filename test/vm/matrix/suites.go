@@ -5,6 +5,8 @@ type suite struct {
 	pkg string
 	// core tests run in every cell, the others in those called whole.
 	core bool
+	// public tests run in the cells called that, too.
+	public bool
 	// run and skip are as go test's -run and -skip.
 	run, skip string
 	// why says why some are left out.
@@ -19,7 +21,7 @@ type suite struct {
 // long as this machine.
 var suites = []suite{
 	{pkg: "test/record", core: true, skip: "^TestMutants$", why: "builds a launcher"},
-	{pkg: "test/conformance", skip: "^Test(Mutants|Bubblewrap)$", why: "builds launchers; bubblewrap does the same everywhere", programs: []string{"test/conformance"}},
+	{pkg: "test/conformance", public: true, skip: "^Test(Mutants|Bubblewrap)$", why: "builds launchers; bubblewrap does the same everywhere", programs: []string{"test/conformance"}},
 	{pkg: "landlock", skip: "^TestCreateAtOnce$", why: "many starts"},
 	{pkg: "launch", skip: "^TestConcurrentStarts$", why: "many starts"},
 	{pkg: "spawn", skip: "^(TestStartConcurrently|TestArm64)$", why: "many starts; emulation within emulation"},
@@ -42,6 +44,7 @@ var leftOut = map[string]string{
 	"internal/tamper":   "is about git's files",
 	"internal/testenv":  "is about the tests",
 	"test/integration":  "wants toolchains",
+	"test/contain":      "plays on this machine",
 	"test/llsim":        "plays on a newer kernel",
 	"test/nouserns":     "plays on a machine with namespaces",
 	"test/vm/matrix":    "is this program",

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // table returns all cells. Setups are combined so that each one meets each kernel
 // that is required, and others where that may matter; not all with all.
 func table() []cell {
@@ -24,7 +26,7 @@ func table() []cell {
 		cells,
 		cell{name: "user", kernel: "5.10", as: "user"},
 		cell{name: "user", kernel: "6.18", as: "user"},
-		cell{name: "user", kernel: "new", as: "user"},
+		cell{name: "user", kernel: "new", as: "user", public: true},
 		cell{name: "session, trixie", kernel: "6.12", suite: "trixie", as: "session", init: "systemd"},
 	)
 	for _, c := range []cell{
@@ -59,5 +61,5 @@ func table() []cell {
 		cells[i].name = cells[i].kernel + " " + cells[i].name
 	}
 	// While the first ones run, the guests' kernels are fetched.
-	return append(hostCells(), cells...)
+	return slices.Concat(hostCells(), containerCells(), cells)
 }
