@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"os/user"
 	"strconv"
 	"strings"
@@ -20,10 +21,11 @@ import (
 func sshServer(t *testing.T, s *stage) (host, command string) {
 	t.Helper()
 	const sshd = "/usr/sbin/sshd"
-	if _, err := os.Stat(sshd); err != nil {
-		testenv.Skip(t, "needs an ssh server: %v", err)
+	for _, name := range []string{sshd, "ssh", "ssh-keygen"} { // which know no --version
+		if _, err := exec.LookPath(name); err != nil {
+			testenv.Skip(t, "needs an ssh server and client: %v", err)
+		}
 	}
-	testenv.NeedTool(t, "ssh", "ssh-keygen")
 	who := testenv.Ordinary()
 	account, err := user.LookupId(strconv.Itoa(who.UID))
 	if err != nil {
