@@ -275,6 +275,22 @@ func (g *Group) Folders() (dirs []string) {
 	return dirs
 }
 
+// Part is a group's folder in one hierarchy.
+type Part struct {
+	// Mount is where the hierarchy is mounted, and Folder the group's in it.
+	Mount, Folder string
+	// Controllers are those of version 1; nil for version 2.
+	Controllers []string
+}
+
+// Parts are the group's, the one of version 2 first.
+func (g *Group) Parts() (parts []Part) {
+	for _, p := range g.parts {
+		parts = append(parts, Part{Mount: p.mount, Folder: p.path, Controllers: slices.Clone(p.controllers)})
+	}
+	return parts
+}
+
 // Made reports whether the group is this process's, as opposed to the caller's.
 func (g *Group) Made() bool { return g.made }
 

@@ -24,18 +24,21 @@ var sides = []string{"runner/environ", "runner/intercept", "runner/pty", "runner
 // packages below; the longest key that matches holds. A package without a key
 // may not exist.
 var table = map[string]rule{
-	"policy":         {},
-	"spawn":          {},
-	"landlock":       {ours: []string{"policy"}, libs: []string{"github.com/landlock-lsm/go-landlock"}},
-	"mountns":        {ours: []string{"policy", "spawn"}},
-	"bwrap":          {ours: []string{"policy"}},
-	"cgroup":         {ours: []string{"policy"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
-	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
-	"seccomp":        {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
-	"launch":         {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
-	"capture":        {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
-	"runner":         {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
-	"runner/...":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
+	"policy":   {},
+	"spawn":    {},
+	"landlock": {ours: []string{"policy"}, libs: []string{"github.com/landlock-lsm/go-landlock"}},
+	"mountns":  {ours: []string{"policy", "spawn"}},
+	"bwrap":    {ours: []string{"policy"}},
+	"cgroup":   {ours: []string{"policy"}, libs: []string{"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go"}},
+	"cgroup/manager": {ours: []string{"policy", "cgroup"}, libs: []string{
+		"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go",
+		"github.com/coreos/go-systemd/v22/dbus", "github.com/godbus/dbus/v5",
+	}},
+	"seccomp":    {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
+	"launch":     {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
+	"capture":    {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
+	"runner":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
+	"runner/...": {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
 	// A host is its own supervisor, by the launcher's code.
 	"runner/local": {ours: append([]string{"policy", "launch", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},

@@ -30,6 +30,7 @@ var suites = []suite{
 	{pkg: "mountns"},
 	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers)$", why: "test/record commits; a false bwrap is the same everywhere"},
 	{pkg: "cgroup"},
+	{pkg: "cgroup/manager"},
 	{pkg: "internal/nofile"},
 	{pkg: "internal/linux"},
 	{pkg: "test/escape", programs: []string{"test/escape/attack"}},
