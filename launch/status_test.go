@@ -14,6 +14,7 @@ import (
 // A signal and an exit code that looks like one are told apart, under
 // bubblewrap too.
 func TestCmdStatus(t *testing.T) {
+	needLandlock(t)
 	inside, _ := places(t)
 	plain, err := launch.Prepare(workspace(inside), launch.Options{Backend: launch.BackendLandlock})
 	if err != nil {

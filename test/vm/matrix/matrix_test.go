@@ -291,3 +291,13 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+func TestLastPanic(t *testing.T) {
+	const output = "a\n[  1.0] Kernel panic - not syncing: x\r\n[ 1.1] more\n"
+	if got := lastPanic([]byte(output)); got != "Kernel panic - not syncing: x" {
+		t.Errorf("lastPanic = %q", got)
+	}
+	if crashed([]byte(output), nil) {
+		t.Error("a command that was not started is a crash")
+	}
+}

@@ -97,6 +97,10 @@ func (m *matrix) runCell(ctx context.Context, c cell) result {
 	defer cancel()
 	begun := time.Now()
 	output, state, err := runCommand(ctx, args)
+	if crashed(output, state) {
+		fmt.Fprintln(os.Stderr, "matrix:", c.name+": the guest crashed, and is booted again:", lastPanic(output))
+		output, state, err = runCommand(ctx, args)
+	}
 	r.took = time.Since(begun)
 	if err != nil {
 		r.problems = append(r.problems, err.Error())
@@ -111,6 +115,21 @@ func (m *matrix) runCell(ctx context.Context, c cell) result {
 		r.problems = append(r.problems, err.Error())
 	}
 	return r
+}
+
+// crashed reports whether a guest ended before its command did: emulation isn't
+// perfect. A kernel that the tests crash does so again.
+func crashed(output []byte, state *os.ProcessState) bool {
+	return state != nil && state.ExitCode() == 125 && bytes.Contains(output, []byte("Kernel panic"))
+}
+
+// lastPanic is the line that a kernel ended with.
+func lastPanic(output []byte) string {
+	line := output[max(0, bytes.LastIndex(output, []byte("Kernel panic"))):]
+	if i := bytes.IndexByte(line, '\n'); i >= 0 {
+		line = line[:i]
+	}
+	return string(bytes.TrimSpace(line))
 }
 
 // guestCommand runs a cell's script in a guest.

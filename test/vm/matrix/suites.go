@@ -39,6 +39,16 @@ var suites = []suite{
 // leftOut are packages whose tests run on this machine only, and why.
 var leftOut = map[string]string{
 	"bench":             "measures",
+	"capture":           "is about bytes and files",
+	"internal/proctree": "is tested through the runner",
+	"internal/stdio":    "is about descriptors alone",
+	"runner":            "runs on what launch holds",
+	"runner/environ":    "is about variables",
+	"runner/intercept":  "is about words",
+	"runner/local":      "runs on what launch holds",
+	"runner/pty":        "is about terminals",
+	"runner/session":    "is about shells",
+	"test/cli":          "is about the command line",
 	"internal/archtest": "is about the source",
 	"internal/launcher": "is about the command line",
 	"internal/nearest":  "is about words",
