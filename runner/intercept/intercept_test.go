@@ -158,7 +158,7 @@ func TestBadRules(t *testing.T) {
 // A command made to exhaust the parser is not parsed.
 func TestTooLarge(t *testing.T) {
 	in, _ := intercept.New([]intercept.Rule{{Match: "x", Tool: "t"}})
-	for _, command := range []string{strings.Repeat("(", 10<<20), "echo " + strings.Repeat("x", 1<<20)} {
+	for _, command := range []string{strings.Repeat("(", 10<<20), strings.Repeat("(", 60_000), "echo " + strings.Repeat("x", 1<<20)} {
 		if b := in.Check(command, []string{"t"}); b != nil {
 			t.Error("a command that is too large is blocked")
 		}

@@ -51,7 +51,7 @@ func (r *Run) begin(ctx context.Context) error {
 func (r *Run) ready(ctx context.Context) error {
 	s := r.session
 	s.mu.Lock()
-	if s.shell != nil && s.shell.hasEnded() { // while it was idle
+	if s.shell != nil && s.shell.isOver() { // while it was idle
 		s.forget()
 	}
 	r.shell, r.lost = s.shell, s.lost
@@ -111,7 +111,7 @@ func (r *Run) follow(ctx context.Context) {
 	if err := sh.errs.detach(); r.result.WriteErr == nil {
 		r.result.WriteErr = err
 	}
-	if sh.hasEnded() {
+	if sh.isOver() {
 		r.result.Ended, r.result.DirAfter = true, ""
 	}
 	r.session.release(r)

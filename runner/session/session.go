@@ -221,7 +221,7 @@ func (s *Session) release(r *Run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run, s.used = nil, time.Now()
-	if s.shell != nil && s.shell.hasEnded() {
+	if s.shell != nil && s.shell.isOver() {
 		s.forget()
 	}
 	if s.closed && s.shell != nil {
@@ -290,7 +290,7 @@ func (s *Session) Busy() bool {
 func (s *Session) Pid() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.shell == nil || s.shell.hasEnded() {
+	if s.shell == nil || s.shell.isOver() {
 		return 0
 	}
 	return s.shell.proc.Pid()

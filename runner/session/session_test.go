@@ -56,7 +56,7 @@ func (p *process) Wait() (session.Exit, error) {
 func (p *process) Kill() error { return syscall.Kill(-p.Pid(), syscall.SIGKILL) }
 
 // environment is one in which bash finds programs, and nothing of the tester's.
-var environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C.UTF-8", "BASH_ENV=/nonexistent"}
+var environment = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LANG=C.UTF-8"}
 
 // open makes a session that ends with the test.
 func open(t testing.TB, change func(*session.Config)) *session.Session {
@@ -246,6 +246,13 @@ func TestSyntaxErrors(t *testing.T) {
 	if out, r := run(t, s, "cat <<EOF\nunfinished"); r.Code != 0 || !strings.HasSuffix(out, "unfinished\n") {
 		t.Errorf("an unfinished document: %q, %+v", out, r)
 	}
+	// Nor does what an alias makes of it.
+	run(t, s, "alias half='if true; then'; shopt -s expand_aliases")
+	for range 2 {
+		if out, r := run(t, s, "half"); r.Code == 0 || r.Ended {
+			t.Errorf("half a command by an alias: %q, %+v", out, r)
+		}
+	}
 	// What only the check takes does no harm.
 	if out, r := run(t, s, "echo +(x)"); r.Code == 0 || r.Ended {
 		t.Errorf("extglob without the option: %q, %+v", out, r)
@@ -321,6 +328,17 @@ func TestDirectoryGone(t *testing.T) {
 	}
 	if out, _ := run(t, s, "mkdir e; cd e; rmdir ../e; ls "+base); out != "" {
 		t.Errorf("the command without a directory has run: %q", out)
+	}
+	// It may also go while nobody runs.
+	if _, err := s.Run(t.Context(), session.Command{Text: "mkdir f; cd f", Dir: base}); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(base+"/f", base+"/g"), os.Mkdir(base+"/f", 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	var e *session.DirError
+	if _, err := s.Run(t.Context(), session.Command{Text: "touch ran"}); !errors.As(err, &e) || e.Dir != base+"/f" {
+		t.Errorf("in a directory that was replaced: %v; want a DirError", err)
 	}
 	r, err := s.Run(t.Context(), session.Command{Text: ":", Dir: base})
 	if err != nil || r.DirBefore != base {
@@ -408,7 +426,8 @@ func TestBusy(t *testing.T) {
 // A command that takes too long ends with its shell, and what it wrote is kept.
 func TestTimeout(t *testing.T) {
 	testenv.CheckFDs(t)
-	s := open(t, nil)
+	dir := t.TempDir()
+	s := open(t, func(c *session.Config) { c.Dir = dir })
 	run(t, s, "x=1")
 	for _, text := range []string{
 		"echo some; sleep 600", "echo some; while :; do :; done", "echo some; trap '' TERM INT HUP; sleep 600 & sleep 600; wait", "echo some; exec sleep 600",
@@ -423,13 +442,20 @@ func TestTimeout(t *testing.T) {
 			t.Errorf("after %q: %q, %+v", text, got, r)
 		}
 	}
+	// What was written before is passed on, also if nobody has read it yet.
 	ctx, cancel := context.WithCancelCause(t.Context())
+	out := canceller{cancel: cancel, wait: filepath.Join(dir, "written")}
+	if _, err := s.Run(ctx, session.Command{Text: "echo some; sleep 0.2; echo more; touch written; sleep 600", Stdout: &out}); !errors.Is(err, errLate) || out.String() != "some\nmore\n" {
+		t.Errorf("a command whose output nobody had read: %q, %v", out.String(), err)
+	}
+
+	ctx, cancel = context.WithCancelCause(t.Context())
 	cancel(errLate)
 	if _, err := s.Run(ctx, session.Command{Text: "touch ran"}); !errors.Is(err, errLate) {
 		t.Errorf("with a context that is done: %v", err)
 	}
-	if out, r := run(t, s, "ls"); out != "" || r.Fresh {
-		t.Errorf("afterwards: %q, %+v", out, r)
+	if out, _ := run(t, s, "ls"); out != "written\n" {
+		t.Errorf("afterwards there is %q", out)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
@@ -442,9 +468,15 @@ var errLate = errors.New("too late")
 type canceller struct {
 	bytes.Buffer
 	cancel context.CancelCauseFunc
+	wait   string // for this file first; may be empty
 }
 
 func (c *canceller) Write(p []byte) (int, error) {
+	for deadline := time.Now().Add(10 * time.Second); c.wait != "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(c.wait); err == nil {
+			break
+		}
+	}
 	c.cancel(errLate)
 	return c.Buffer.Write(p)
 }
@@ -523,6 +555,18 @@ type dawdling struct{ bytes.Buffer }
 func (d *dawdling) Write(p []byte) (int, error) {
 	time.Sleep(10 * time.Millisecond)
 	return d.Buffer.Write(p)
+}
+
+// No start-up file is read, and none is handed on.
+func TestStartUp(t *testing.T) {
+	rc := filepath.Join(t.TempDir(), "rc")
+	if err := os.WriteFile(rc, []byte("x=1; echo noise"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, func(c *session.Config) { c.Env = append(slices.Clone(environment), "BASH_ENV="+rc, "ENV="+rc) })
+	if out, _ := run(t, s, "echo [$x]; bash -c 'echo [$x]'"); out != "[]\n[]\n" {
+		t.Errorf("the command writes %q", out)
+	}
 }
 
 func TestPrefix(t *testing.T) {

@@ -211,6 +211,7 @@ func (sh *shell) ending() Exit {
 	return sh.exit
 }
 
+// isOver reports whether the shell is of no more use.
 func (sh *shell) isOver() bool {
 	select {
 	case <-sh.over:
@@ -218,13 +219,6 @@ func (sh *shell) isOver() bool {
 	default:
 		return false
 	}
-}
-
-// hasEnded reports whether the shell is of no more use.
-func (sh *shell) hasEnded() bool {
-	sh.mu.Lock()
-	defer sh.mu.Unlock()
-	return sh.killed || sh.isOver()
 }
 
 // epitaph says how the shell ended.
@@ -311,15 +305,14 @@ func newPlace(f [reportFields]string) place {
 // newMark is a number that can't be guessed.
 func newMark() string { return rand.Text() }
 
-// send sends lines, after which a report comes. An empty line before them ends
-// what a syntax error in the last command may have left half read.
+// send sends lines, among which a report is asked for.
 func (sh *shell) send(lines func(mark string) string) <-chan place {
 	mark := newMark()
 	reports := make(chan place, 1)
 	sh.mu.Lock()
 	sh.expected, sh.reports = mark, reports
 	sh.mu.Unlock()
-	script := "\n" + lines(mark)
+	script := lines(mark)
 	go func() {
 		_, _ = io.WriteString(sh.control, script) // a shell that is gone is noticed otherwise
 	}()
@@ -404,7 +397,7 @@ func (sh *shell) eval(text string, merge bool) (reports <-chan place, fence fenc
 	}
 	reports = sh.send(func(mark string) string {
 		return "{ \\builtin :; } <<<$((LINENO=0))\n" +
-			`\builtin eval ` + quote(text) + ` </dev/null >&51 ` + errs + " 50>&- 51>&- 52>&-\n\n" +
+			`\builtin eval ` + quote(text) + ` </dev/null >&51 ` + errs + " 50>&- 51>&- 52>&-\n" +
 			report(mark, `$?`) + sh.fenceLines(&fence)
 	})
 	return reports, fence
