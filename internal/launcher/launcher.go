@@ -47,8 +47,11 @@ func Main(args []string, version string) int {
 	if err != nil {
 		return fail(nil, err)
 	}
-	if o.explain {
+	switch {
+	case o.explain:
 		return explain(o)
+	case o.why != "":
+		return why(o)
 	}
 	code, err := start(o, rec, args)
 	if err != nil {

@@ -33,6 +33,10 @@ type options struct {
 	guardPolicy int // -1 without
 	scopeFD     int // -1 unless this process has been started in a scope
 
+	// why is the path of --why, and op what is asked of it.
+	why string
+	op  policy.Op
+
 	help, version, explain, json bool
 	doctor, verify               bool
 }
@@ -128,9 +132,13 @@ func (o *options) operands(args []string) error {
 		rest = rest[1:]
 	}
 	switch {
+	case o.explain && o.why != "":
+		return usageError("--explain and --why exclude each other", "one is about all paths, the other about one")
+	case o.why != "":
+		return o.asking(rest)
 	case o.explain:
 	case o.json:
-		return usageError("--json goes with --explain, --doctor or --verify", "the status record of a run is JSON already: --status-fd")
+		return usageError("--json goes with --explain, --why, --doctor or --verify", "the status record of a run is JSON already: --status-fd")
 	case len(rest) == 0:
 		return usageError("the command is missing", "shofer-sandbox "+dir+" -- command [arg...]")
 	case rest[0] == "":
@@ -140,6 +148,24 @@ func (o *options) operands(args []string) error {
 			"put options before the directory, or write -- before a command with such a name")
 	}
 	o.command = rest
+	return nil
+}
+
+// asking takes the operation that --why is about.
+func (o *options) asking(args []string) error {
+	if len(args) == 0 {
+		o.op = policy.OpWrite
+		return nil
+	}
+	o.op = policy.Op(args[0])
+	if len(args) > 1 || !slices.Contains(policy.Ops(), o.op) {
+		var ops []string
+		for _, op := range policy.Ops() {
+			ops = append(ops, string(op))
+		}
+		return usageError(fmt.Sprintf("--why takes an operation after the worktree directory, not %q", strings.Join(args, " ")),
+			"one of "+strings.Join(ops, ", "))
+	}
 	return nil
 }
 
@@ -159,7 +185,7 @@ func absolute(path string) (policy.Path, error) {
 // pointer is nil unless the option was given.
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
-	chdir, statusFD, bwrap, linger        *string
+	chdir, statusFD, bwrap, linger, why   *string
 	guardFD, guardPolicy, scopeFD         *string
 	rw, rwCreate, read, unix              []string
 	protect, hide                         []string
@@ -251,6 +277,9 @@ func (f *flags) apply(o *options) error {
 	}
 	if f.chdir != nil {
 		o.chdir = *f.chdir
+	}
+	if f.why != nil {
+		o.why = *f.why
 	}
 	if f.backend != nil && *f.backend != "auto" {
 		o.backend = launch.Backend(*f.backend)

@@ -78,6 +78,8 @@ func (f *flags) value(name string) **string {
 		return &f.statusFD
 	case "linger":
 		return &f.linger
+	case "why":
+		return &f.why
 	case scopeOption:
 		return &f.scopeFD
 	case guardOption:
@@ -142,7 +144,7 @@ var names = [...]string{
 	"memory", "swap", "pids", "cpus", "cpu-weight", "io-read", "io-write",
 	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger",
 	"require", "best-effort", "backend", "bwrap",
-	"policy", "status-fd", "explain", "doctor", "verify", "json",
+	"policy", "status-fd", "explain", "why", "doctor", "verify", "json",
 	"version", "help",
 }
 

@@ -82,11 +82,15 @@ Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it
   --status-fd N          write a status record, lines of JSON, to descriptor N
   --explain              say what would be granted and enforced, run nothing
+  --why PATH             say whether the command could write to PATH, and why;
+                         after the worktree directory another operation can be
+                         named: read, execute, create, mkdir, remove, rename or
+                         connect
   --doctor               say what this machine holds, and what would mend it;
                          alone, or with a worktree directory
   --verify               say what git in the worktree directory would execute or
                          follow that a command could have put there
-  --json                 with one of the three above: as JSON
+  --json                 with one of the four above: as JSON
   --version, -h, --help
 
 Lists of ports and capabilities are separated by commas. Options that take a
@@ -101,7 +105,7 @@ Exit status:
   126  the command was found and can't be executed
   127  the command was not found
   1    of --doctor: this machine doesn't hold every promise of every run; of
-       --verify: something suspicious was found
+       --verify: something suspicious was found; of --why: it is refused
 
 Example:
   shofer-sandbox ~/src/project -- make -j4 test
