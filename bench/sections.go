@@ -171,6 +171,13 @@ func (b *bench) fromGo() (section, error) {
 		return s, err
 	}
 	defer func() { _ = sandbox.Close() }()
+	p.NoProtect = false // which takes mounts, in a linked worktree
+	covered, err := launch.Prepare(p, o)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = covered.Close() }()
+	p.NoProtect = true
 	got, err := interleave(b.rounds, []contender{
 		{"os.StartProcess", b.command(what)},
 		{"os/exec", func() error {
@@ -179,6 +186,7 @@ func (b *bench) fromGo() (section, error) {
 			return cmd.Run()
 		}},
 		{"launch.Cmd", func() error { return sandbox.Command(what).Run() }},
+		{"launch.Cmd, linked worktree", func() error { return covered.Command(what).Run() }},
 		{"launch.Prepare and Cmd", func() error {
 			sandbox, err := launch.Prepare(p, o)
 			if err != nil {

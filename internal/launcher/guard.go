@@ -67,7 +67,6 @@ func supervise(o *options, args []string) (int, error) {
 		plan.NoNewPrivs, plan.RulesetFD = true, domain.FD
 	}
 	p := newParent(o.newSession)
-	defer p.close()
 	proc, err := spawn.Start(plan)
 	_ = unix.Close(pipe[0])
 	if err != nil {

@@ -28,7 +28,6 @@ type parent struct {
 	// alone says that the child is in a process group of its own.
 	alone   bool
 	signals chan os.Signal
-	closed  chan struct{}
 
 	mu    sync.Mutex
 	child child // nil before it is there, and when it may be reaped
@@ -50,7 +49,7 @@ var forwarded = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// newParent begins to collect signals: before the child starts, lest one that
+// newParent begins to collect signals, for as long as this process lives: before the child starts, lest one that
 // is meant for it kills the parent instead. A signal that is ignored, as
 // nohup's, stays so.
 //
@@ -58,15 +57,9 @@ var forwarded = []os.Signal{
 // needn't keep its thread: waking another one would wake a thread each time.
 func newParent(alone bool) *parent {
 	runtime.UnlockOSThread()
-	p := &parent{alone: alone, signals: make(chan os.Signal, 32), closed: make(chan struct{})}
+	p := &parent{alone: alone, signals: make(chan os.Signal, 32)}
 	signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
 	return p
-}
-
-// close gives the signals back.
-func (p *parent) close() {
-	signal.Stop(p.signals)
-	close(p.closed)
 }
 
 // wait returns when the child has ended, and reaps it. pid is that of the
@@ -88,14 +81,9 @@ func (p *parent) setChild(c child) {
 }
 
 func (p *parent) forwardAll() {
-	for {
-		select {
-		case s := <-p.signals:
-			if sig, ok := s.(syscall.Signal); ok {
-				p.forward(sig)
-			}
-		case <-p.closed:
-			return
+	for s := range p.signals {
+		if sig, ok := s.(syscall.Signal); ok {
+			p.forward(sig)
 		}
 	}
 }
@@ -206,7 +194,6 @@ func (p process) Reap() (e launch.Ended, err error) {
 // with is reported, and put back if restore is set.
 func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, restore bool, g *guard, linger time.Duration) (int, error) {
 	p := newParent(c.NewSession)
-	defer p.close()
 	started, err := s.Start(c)
 	if err != nil {
 		return 0, err

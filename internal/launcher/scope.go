@@ -74,7 +74,6 @@ func inScope(o *options, args []string) (int, error) {
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[1]), KeepIgnored: []syscall.Signal{syscall.SIGHUP},
 	}
 	p := newParent(false)
-	defer p.close()
 	proc, err := spawn.Start(plan)
 	_ = unix.Close(pipe[1])
 	if err != nil {
