@@ -14,8 +14,8 @@
 // Limitations: a shell that lives on can be spoilt for later commands by
 // earlier ones, if only by a function called builtin. Background jobs stay, and
 // what they write goes to the command that runs at the time, or is dropped.
-// Descriptors 50, 51 and 52 are the session's. It takes bash 4.4 or newer, and
-// who kills it has to end the whole tree: see [Process].
+// Descriptors 50, 51 and 52 are the session's. The shell has to be bash (5.2 was
+// tried), and who kills it has to end the whole tree: see [Process].
 package session
 
 import (

@@ -412,9 +412,15 @@ func TestBusy(t *testing.T) {
 	if !errors.As(err, &e) || e.Pid != r.Pid || e.Pid == 0 || e.Since.Before(began) || !strings.Contains(e.Command, "read") || !s.Busy() {
 		t.Errorf("Start in a busy session: %#v; want a BusyError with pid %d", err, r.Pid)
 	}
+	select {
+	case <-r.Done():
+		t.Error("the command is said to have ended")
+	default:
+	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
+	<-r.Done()
 	if got, _ := r.Wait(); got.Code != -1 || got.Signal != syscall.SIGKILL || !got.Ended {
 		t.Errorf("the command that was running: %+v", got)
 	}
