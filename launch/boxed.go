@@ -9,7 +9,6 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
-	"golang.org/x/sys/unix"
 )
 
 // wantsBox reports whether bubblewrap is asked for, or of use since Landlock
@@ -136,19 +135,13 @@ func (v *variant) startCmd(p *spawn.Plan, linger time.Duration) (*Started, error
 	if err != nil {
 		return nil, err
 	}
-	proc, err := os.FindProcess(b.bwrap) // it isn't reaped
-	if err != nil {
-		_ = unix.Kill(b.bwrap, unix.SIGKILL)
-		_, _ = b.Reap() // the first error counts
-		return nil, startFailure(err)
-	}
 	b.told = make(chan struct{})
 	go func() { // or the sandbox would wait for its reports to be read
 		defer close(b.told)
 		for b.Change() {
 		}
 	}()
-	return &Started{Process: proc, Box: b}, nil
+	return &Started{Box: b}, nil
 }
 
 // otherBox replaces the variant v, under which bubblewrap failed with cause, by

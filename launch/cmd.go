@@ -196,13 +196,19 @@ func (c *Cmd) Start() (err error) {
 		if v.boxed() {
 			return v.startCmd(p, c.Linger)
 		}
-		proc, err := start(p, args[0])
-		return &Started{Process: proc}, err
+		pid, err := start(p, args[0])
+		return &Started{Pid: pid}, err
 	})
 	if err != nil {
 		return err
 	}
-	c.Process = c.started.Process
+	pid := c.started.Pid
+	if c.started.Box != nil {
+		pid = c.started.Box.bwrap
+	}
+	if c.Process, err = os.FindProcess(pid); err != nil { // it isn't reaped, so it is there
+		return startFailure(err)
+	}
 	c.io.start()
 	c.watchContext()
 	return nil

@@ -1,7 +1,6 @@
 package launch
 
 import (
-	"os"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
@@ -101,8 +100,8 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 			b, err := v.startBox(p, c.Linger)
 			return &Started{Box: b}, err
 		}
-		proc, err := start(p, c.Args[0])
-		return &Started{Process: proc}, err
+		pid, err := start(p, c.Args[0])
+		return &Started{Pid: pid}, err
 	})
 	if err != nil {
 		return nil, err
@@ -110,16 +109,16 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 	if started.Box != nil {
 		c.Record.Started(started.Box.Pid)
 	} else {
-		c.Record.Started(started.Process.Pid)
+		c.Record.Started(started.Pid)
 	}
 	return started, nil
 }
 
 // Started is a command that runs.
 type Started struct {
-	// Process is the command, and Box is nil; or the other way round, under
-	// [BackendBwrap].
-	Process *os.Process
+	// Pid is that of the command, a child of this process, and Box is nil; or
+	// it is 0 and Box is the command, under [BackendBwrap].
+	Pid     int
 	Box     *Box
 	state   *tamper.State // nil if nothing is compared
 	slots   *slots        // of the caches
@@ -134,7 +133,7 @@ func (s *Started) watch(w *mountns.Watch) {
 		pid, pidfd = s.Box.stage.pid, s.Box.stage.pidfd
 		defer s.Box.closeStage()
 	} else {
-		pid = s.Process.Pid
+		pid = s.Pid
 	}
 	if w != nil && (s.Box == nil || pidfd >= 0) {
 		s.unwatch, _ = w.Add(pid, pidfd) // what isn't watched is compared
@@ -182,19 +181,15 @@ type Change struct {
 	Why string `json:"why"`
 }
 
-// start starts a plan and gives the child to package os.
-func start(p *spawn.Plan, name string) (*os.Process, error) {
+// start starts a plan and returns the child's id. Package os isn't asked for a
+// process, since it first tries what the kernel can do, by a child of its own.
+func start(p *spawn.Plan, name string) (int, error) {
 	sp, err := spawn.Start(p)
 	if err != nil {
-		return nil, startError(err, name)
+		return 0, startError(err, name)
 	}
-	// The child isn't reaped, so that its id can't be another's yet.
-	proc, err := os.FindProcess(sp.Pid)
 	if sp.PidFD >= 0 {
 		_ = unix.Close(sp.PidFD)
 	}
-	if err != nil {
-		return nil, &SetupError{Stage: StageStart, Err: err}
-	}
-	return proc, nil
+	return sp.Pid, nil
 }

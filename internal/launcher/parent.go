@@ -203,7 +203,7 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 	if started.Box != nil {
 		e, err = p.wait(started.Box, started.Box.Pid)
 	} else {
-		e, err = p.wait(process(started.Process.Pid), started.Process.Pid)
+		e, err = p.wait(process(started.Pid), started.Pid)
 	}
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
