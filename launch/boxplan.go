@@ -146,7 +146,8 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 	}
 	return &spawn.Plan{
 		Path: line[0], Argv: line, Env: []string{"LC_ALL=C"}, Dir: "/", Files: files.list, Ignore: unmoved,
-		Nice: p.Nice, OOMScoreAdj: p.OOMScoreAdj, // inside, /proc can't be written to
+		Group: p.Group,                            // the command inherits it: from inside there is no such group
+		Nice:  p.Nice, OOMScoreAdj: p.OOMScoreAdj, // inside, /proc can't be written to
 	}, ends, nil
 }
 

@@ -100,6 +100,7 @@ var ours = []struct{ name, options string }{
 	{"shofer-sandbox (landlock+mountns)", "--backend landlock+mountns"},
 	{"shofer-sandbox (bwrap)", "--backend bwrap"},
 	{"shofer-sandbox (supervised)", "--supervise"},
+	{"shofer-sandbox (supervised bwrap)", "--supervise --backend bwrap"},
 }
 
 // knownLaunchers are those that are installed.
