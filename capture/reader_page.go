@@ -3,6 +3,7 @@ package capture
 import (
 	"bytes"
 	"context"
+	"io"
 	"slices"
 	"unicode/utf8"
 )
@@ -49,11 +50,15 @@ func (r *Reader) excerpt(ctx context.Context, off, n, size int64) (x excerpt, lo
 			return x, false, err
 		}
 		if k == 0 {
-			if x.offset+int64(have) <= off && next > off {
-				return x, true, nil
-			}
 			x.last, x.cut = true, next > x.offset+int64(have)
-			break
+			if x.offset+int64(have) > off {
+				break
+			}
+			if !x.cut {
+				return x, false, io.ErrUnexpectedEOF
+			}
+			// The gap has grown.
+			return x, true, nil
 		}
 		have += k
 	}
@@ -146,27 +151,35 @@ func (r *Reader) page(ctx context.Context, offset, limit, count, line int64) (*P
 	for {
 		// Live first: once it is false the size is final.
 		p := &Page{Live: r.src.Live(), Size: r.src.Size(), Lines: []Line{}}
-		if gap := r.src.Gap(); gap.From < gap.To && gap.From <= offset && offset <= gap.To {
-			offset, p.Before = gap.To, &gap
+		gap := r.src.Gap()
+		if gap.From < gap.To && gap.From <= offset && offset <= gap.To {
+			p.Before = &gap
+			if offset < gap.To {
+				if offset = gap.To; line > 0 {
+					line = -1
+				}
+			}
 		}
 		p.Offset = min(offset, p.Size)
 		x, lost, err := r.excerpt(ctx, p.Offset, limit, p.Size)
 		if err != nil {
 			return nil, err
 		}
-		if lost {
-			continue // the gap has grown
-		}
 		x.align()
 		x.to = min(x.from+int(limit), len(x.buf))
 		p.Offset = x.offset + int64(x.from)
-		if line < 0 {
-			if line, err = r.index.before(ctx, p.Offset); err != nil {
+		number := line
+		if number < 0 && !lost {
+			if number, err = r.index.before(ctx, p.Offset); err != nil {
 				return nil, err
 			}
-			line++
+			number++
 		}
-		pg := &pager{r: r, page: p, limit: limit, count: count, line: line}
+		// What has been lost since has no number.
+		if now := r.src.Gap(); lost || now.From <= p.Offset && p.Offset < now.To {
+			continue
+		}
+		pg := &pager{r: r, page: p, limit: limit, count: count, line: number}
 		if err := pg.fill(ctx, x); err != nil {
 			return nil, err
 		}

@@ -161,18 +161,21 @@ func (s *searcher) fill() error {
 
 // jump goes on after the gap.
 func (s *searcher) jump() error {
-	gap := s.gap
+	gap := *s.gap
 	if s.base+int64(s.at) == gap.From {
 		s.lines = s.lineOf(s.at) - 1 + gap.Lines
 	} else {
-		// The gap has grown over what was to come next.
-		n, err := s.r.index.before(s.ctx, gap.To)
-		if err != nil {
-			return err
+		// The gap has grown over what was to come next, and may do so again.
+		for done := false; !done; {
+			n, err := s.r.index.before(s.ctx, gap.To)
+			if err != nil {
+				return err
+			}
+			now := s.r.src.Gap()
+			s.lines, done, gap = n, now.To == gap.To, now
 		}
-		s.lines = n
 	}
-	s.m.Gap = gap
+	s.m.Gap = &gap
 	s.buf, s.base = s.buf[:0], gap.To
 	s.at, s.counted, s.shown, s.after = 0, 0, 0, 0
 	s.bol, s.cut, s.ended, s.gap = false, true, false, nil
