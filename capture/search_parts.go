@@ -172,7 +172,7 @@ func renderLine(b []byte) (text []byte) {
 
 // matches reports whether a part matches.
 func (s *searcher) matches(t *viewed) bool {
-	return s.p.part(t.begin, t.end).Match(t.line())
+	return s.p.match(t.line(), t.begin, t.end)
 }
 
 // line returns the text without what belongs to the line's end.

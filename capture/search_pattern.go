@@ -10,7 +10,8 @@ import (
 // pattern is what a search is for.
 type pattern struct {
 	re     *regexp.Regexp
-	finder *finder // nil when each line has to be looked at
+	auto   *automaton // nil when the pattern is too large for it
+	finder *finder    // nil when each line has to be looked at
 	// also are for what each line must have, too.
 	also []*finder
 	// parts are for parts of a line, by whether the part is the line's
@@ -42,7 +43,7 @@ func compile(text string, rendered bool) (p *pattern, invalid string, err error)
 		}
 	}
 	need := requiredLiterals(tree)
-	p = &pattern{finder: newFinder(need)}
+	p = &pattern{finder: newFinder(need), auto: newAutomaton(tree)}
 	for _, set := range need.also {
 		if f := newFinder(literals{set: set}); f != nil && !rendered {
 			p.also = append(p.also, f)
@@ -80,6 +81,16 @@ func compile(text string, rendered bool) (p *pattern, invalid string, err error)
 // hopeless reports whether a line can't match.
 func (p *pattern) hopeless(line []byte) bool {
 	return slices.ContainsFunc(p.also, func(f *finder) bool { return !f.has(line) })
+}
+
+// match reports whether a part of a line matches.
+func (p *pattern) match(b []byte, begin, end bool) bool {
+	if p.auto != nil {
+		if is, known := p.auto.match(b, begin, end); known {
+			return is
+		}
+	}
+	return p.part(begin, end).Match(b)
 }
 
 // part returns the expression for a part of a line.

@@ -306,7 +306,7 @@ func TestPlace(t *testing.T) {
 
 func BenchmarkSearch(b *testing.B) {
 	all := wordsAt(newRand(1), 64<<20)
-	for _, p := range []string{"error", "error|failed", "panic|fatal|timeout=31|refused", "zzzqq", "worker-1[0-9].*failed", "id", `[0-9]+ms`, `\d{4}-\d\d-\d\d \d`, "info"} {
+	for _, p := range []string{"error", "error|failed", "panic|fatal|timeout=31|refused", "zzzqq", "worker-1[0-9].*failed", "id", `[0-9]+ms`, `\d{4}-\d\d-\d\d \d`, `\d{5}`, "info"} {
 		b.Run(p, func(b *testing.B) {
 			b.SetBytes(int64(len(all)))
 			for b.Loop() {
