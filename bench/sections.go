@@ -55,6 +55,8 @@ func measure(o options) (all []section, err error) {
 		{"status", b.status},
 		{"grep", b.grep},
 		{"drain", b.drain},
+		{"search", b.search},
+		{"pages", b.pages},
 		{"run", b.runs},
 		{"parallel", b.parallel},
 		{"end", b.endings},
