@@ -1,7 +1,7 @@
 package tamper_test
 
 import (
-	"bytes"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -31,16 +31,44 @@ func (w *world) sandbox(t *testing.T) *launch.Sandbox {
 // "failed" at its end if it did.
 func (w *world) confined(t *testing.T, s *launch.Sandbox, script string) string {
 	t.Helper()
+	return w.confinedAfter(t, s, func() {}, script)
+}
+
+// confinedAfter is confined for a script that begins when the host has done
+// something meanwhile, and what it is about is covered by a mount again.
+func (w *world) confinedAfter(t *testing.T, s *launch.Sandbox, host func(), script string) string {
+	t.Helper()
+	script = `echo up; read -r _ || :
+		n=0; until grep -q " $1/config " /proc/self/mountinfo || [ $n = 1000 ]; do n=$((n+1)); sleep 0.01; done
+		` + script
 	c := s.Command("sh", "-ec", script, w.path("C"), w.path("G"), w.path("W"))
 	c.Args[3] = "sh"
 	c.Args = append(c.Args[:4], w.path("C"), w.path("G"), w.path("W"))
 	c.Dir = w.work.Dir
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
-	if err := c.Run(); err != nil {
-		return out.String() + "failed\n"
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return out.String()
+	out, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = out.Close() }()
+	c.Stdout, c.Stderr = out, out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	host()
+	_ = in.Close()
+	end := ""
+	if err := c.Wait(); err != nil {
+		end = "failed\n"
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text) + end
 }
 
 // tries are what a confined command tries; in the scripts $1 is the repository,
@@ -97,17 +125,26 @@ var tries = []struct {
 }
 
 func TestConfined(t *testing.T) {
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
+	for _, test := range []struct {
+		kind  string
+		after bool // the host's own git config
+	}{{"main", false}, {"linked", false}, {"main", true}, {"linked", true}} {
+		kind := test.kind
+		t.Run(fmt.Sprint(kind, " after git config ", test.after), func(t *testing.T) {
 			w := newWorld(t, kind, true)
 			w.hooksPath("W/.untracked")
 			box := w.sandbox(t)
+			host := func() {}
+			if test.after {
+				w.main.Git("config", "user.name", "Author")
+				host = func() { w.main.Git("config", "user.name", "Author") } // the same, in another file
+			}
 			s := w.snapshot()
 			for _, try := range tries {
 				if try.kind != "" && try.kind != kind {
 					continue
 				}
-				out := w.confined(t, box, try.script)
+				out := w.confinedAfter(t, box, host, try.script)
 				changes := s.Compare()
 				got := w.show(changes)
 				switch {
