@@ -86,7 +86,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	warn(s)
+	o.warnOf(s)
 	c := &launch.Command{
 		Args: o.command, Dir: o.chdir, Inherit: inherit, Record: rec,
 		// A group leader can't make a session; its child can.
@@ -100,27 +100,34 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 		if !c.NewSession {
 			c.Group = g.group
 		}
-		return startAndWait(s, c, rec, o.restore, g, o.linger)
+		return startAndWait(s, c, rec, o, g)
 	}
 	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
-		return startAndWait(s, c, rec, o.restore, nil, 0)
+		return startAndWait(s, c, rec, o, nil)
 	}
 	return 0, s.Exec(c)
 }
 
-// warn says on standard error what the user must not miss: that nothing is
+// warnOf says on standard error what the user must not miss: that nothing is
 // confined, or that git's pointers were tampered with.
-func warn(s *launch.Sandbox) {
+func (o *options) warnOf(s *launch.Sandbox) {
 	if why := s.Unconfined(); why != "" {
-		say("warning: nothing is confined: " + why)
+		o.warn("warning: nothing is confined: " + why)
 	}
 	for _, n := range s.Notes() {
 		if strings.HasPrefix(n.Code, "git-tampered") {
-			say("warning: " + n.Text)
+			o.warn("warning: " + n.Text)
 			if n.Hint != "" {
-				say("hint: " + n.Hint)
+				o.warn("hint: " + n.Hint)
 			}
 		}
+	}
+}
+
+// warn says something that isn't an error, unless that isn't wanted.
+func (o *options) warn(line string) {
+	if !o.quiet {
+		say(line)
 	}
 }
 

@@ -26,6 +26,7 @@ type options struct {
 	supervise  bool
 	linger     time.Duration
 	restore    bool
+	quiet      bool
 	guardFD    int // -1 unless this process is the guard
 	// policyFile is the text of the policy file. The guard gets it from the
 	// process before it, in guardPolicy: the file may be a pipe, or change.

@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/launch"
@@ -190,9 +189,9 @@ func (p process) Reap() (e launch.Ended, err error) {
 
 // startAndWait starts the command as a child, waits for it, and returns the
 // exit code that tells how it ended. Before it says so the guard, if there is
-// one, ends what the command has left when linger is over. What was tampered
-// with is reported, and put back if restore is set.
-func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, restore bool, g *guard, linger time.Duration) (int, error) {
+// one, ends what the command has left when it has lingered long enough. What
+// was tampered with is reported, and put back if that is asked for.
+func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *options, g *guard) (int, error) {
 	p := newParent(c.NewSession)
 	started, err := s.Start(c)
 	if err != nil {
@@ -209,19 +208,19 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
 	if g != nil {
-		g.endRest(linger)
+		g.endRest(o.linger)
 	}
-	endGroup(s, started, &e)
+	o.endGroup(s, started, &e)
 	e.Tampered = started.Tampered()
 	for _, t := range e.Tampered {
-		say("warning: " + t.Path.String() + " was " + t.What + " while the command ran: " + t.Why)
+		o.warn("warning: " + t.Path.String() + " was " + t.What + " while the command ran: " + t.Why)
 	}
-	if len(e.Tampered) > 0 && restore {
+	if len(e.Tampered) > 0 && o.restore {
 		for _, done := range started.Restore() {
-			say("restore: " + done)
+			o.warn("restore: " + done)
 		}
 	} else if len(e.Tampered) > 0 {
-		say("hint: look before you run git there: git -c core.fsmonitor=false -c core.hooksPath=/dev/null status")
+		o.warn("hint: look before you run git there: git -c core.fsmonitor=false -c core.hooksPath=/dev/null status")
 	}
 	rec.Exited(e)
 	return exitCode(e.Status), nil
@@ -229,7 +228,7 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, rest
 
 // endGroup ends what the command has left in its control group, and says which
 // limits it ran into.
-func endGroup(s *launch.Sandbox, started *launch.Started, e *launch.Ended) {
+func (o *options) endGroup(s *launch.Sandbox, started *launch.Started, e *launch.Ended) {
 	var err error
 	e.Group, err = started.EndGroup(context.Background())
 	var left *cgroup.SurvivorsError
@@ -237,17 +236,17 @@ func endGroup(s *launch.Sandbox, started *launch.Started, e *launch.Ended) {
 		e.Survivors = left.Pids
 	}
 	if err != nil {
-		say("warning: " + err.Error())
+		o.warn("warning: " + err.Error())
 	}
 	e.LimitsHit = s.LimitsHit(e.Status, e.Group)
 	for _, hit := range e.LimitsHit {
 		switch hit {
 		case "memory":
-			say("warning: the command used up its memory, and was killed")
+			o.warn("warning: the command used up its memory, and was killed")
 		case "pids":
-			say("warning: the command could not start all of its processes and threads: it had as many as it may")
+			o.warn("warning: the command could not start all of its processes and threads: it had as many as it may")
 		case "fsize":
-			say("warning: the command wrote a file as large as a file may become")
+			o.warn("warning: the command wrote a file as large as a file may become")
 		}
 	}
 }

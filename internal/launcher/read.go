@@ -38,6 +38,8 @@ func (f *flags) toggle(o *options, name string) *bool {
 		return &o.newSession
 	case "restore":
 		return &o.restore
+	case "quiet":
+		return &o.quiet
 	case "supervise":
 		return &o.supervise
 	case "explain":
@@ -144,7 +146,7 @@ var names = [...]string{
 	"memory", "swap", "pids", "cpus", "cpu-weight", "io-read", "io-write",
 	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger",
 	"require", "best-effort", "backend", "bwrap",
-	"policy", "status-fd", "explain", "why", "doctor", "verify", "json",
+	"policy", "status-fd", "quiet", "explain", "why", "doctor", "verify", "json",
 	"version", "help",
 }
 

@@ -81,6 +81,7 @@ What must hold:
 Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it
   --status-fd N          write a status record, lines of JSON, to descriptor N
+  --quiet                say no warnings; the status record has them
   --explain              say what would be granted and enforced, run nothing
   --why PATH             say whether the command could write to PATH, and why;
                          after the worktree directory another operation can be
