@@ -122,8 +122,10 @@ func (e *Executor) startSupervised(ctx context.Context, spec *runner.Spec, open 
 
 // start starts the launcher.
 func (p *supervised) start(e *Executor, spec *runner.Spec) error {
+	// The launcher finds what it grants by the environment that this executor
+	// has found it by, and gives the command the one of the spec.
 	pol := e.config.Policy
-	pol.Env.Set = append(pol.Env.Set[:len(pol.Env.Set):len(pol.Env.Set)], spec.Env...)
+	pol.Env = policy.Env{Clear: true, Set: spec.Env}
 	text, err := json.Marshal(pol)
 	if err != nil {
 		return err
@@ -141,7 +143,7 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 
 	extra := append(p.files.extra[:len(p.files.extra):len(p.files.extra)], theirs, pol0)
 	fd := 3 + len(p.files.extra)
-	args := []string{"--supervise", "--linger", spec.DrainIdle.String(), "--status-fd", strconv.Itoa(fd), "--policy", "/proc/self/fd/" + strconv.Itoa(fd+1)}
+	args := []string{"--supervise", "--quiet", "--linger", spec.DrainIdle.String(), "--status-fd", strconv.Itoa(fd), "--policy", "/proc/self/fd/" + strconv.Itoa(fd+1)}
 	if len(p.files.extra) > 0 {
 		args = append(args, "--keep-fd", "3")
 	}
@@ -158,7 +160,7 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 	if e.config.Supervisor == Self {
 		c.Args[0] = selfName
 	}
-	c.Env, c.Dir, c.ExtraFiles = spec.Env, spec.Dir, extra
+	c.Env, c.Dir, c.ExtraFiles = e.config.Options.Environ, spec.Dir, extra
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: p.files.terminal != nil}
 	if p.files.stdin != nil {
 		c.Stdin = p.files.stdin
