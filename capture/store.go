@@ -132,11 +132,11 @@ func (s *Store) Close() error {
 	return s.dir.Close()
 }
 
-// GrantError is returned by [Store.Check].
+// GrantError is returned by [Store.Check] and [CheckOutside].
 type GrantError struct{ Store, Grant string }
 
 func (e *GrantError) Error() string {
-	return fmt.Sprintf("what may write to %s could change the artifacts in %s", e.Grant, e.Store)
+	return fmt.Sprintf("what may write to %s could change what is kept in %s", e.Grant, e.Store)
 }
 
 // Check returns a [*GrantError] for the first of the paths that is the store's
@@ -144,8 +144,11 @@ func (e *GrantError) Error() string {
 // that may write there could change what others read. Paths that don't exist
 // are judged by the nearest folder above that does. A folder that shows the
 // store elsewhere below it by a mount isn't found.
-func (s *Store) Check(writable ...string) error {
-	inStore, err := chain(s.path)
+func (s *Store) Check(writable ...string) error { return CheckOutside(s.path, writable...) }
+
+// CheckOutside is [Store.Check] for any folder.
+func CheckOutside(path string, writable ...string) error {
+	inStore, err := chain(path)
 	if err != nil {
 		return err
 	}
@@ -155,14 +158,14 @@ func (s *Store) Check(writable ...string) error {
 		}
 		st, err := os.Stat(grant)
 		if err == nil && contains(inStore, st) {
-			return &GrantError{s.path, grant}
+			return &GrantError{path, grant}
 		}
 		above, err := chain(grant)
 		if err != nil {
 			return err
 		}
 		if contains(above, inStore[0]) {
-			return &GrantError{s.path, grant}
+			return &GrantError{path, grant}
 		}
 	}
 	return nil

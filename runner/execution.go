@@ -81,6 +81,23 @@ func (e *Execution) Pid() int {
 	return e.process.Pid()
 }
 
+// Processes lists the processes of the command that live, as far as they are
+// found; none when it has ended.
+func (e *Execution) Processes() []Survivor {
+	select {
+	case <-e.done:
+		return nil
+	default:
+	}
+	e.mu.Lock()
+	p := e.process
+	e.mu.Unlock()
+	if p == nil {
+		return nil
+	}
+	return p.Remaining()
+}
+
 // Background lets whoever waits in [Runner.Run] go on without the command,
 // which runs on, is captured, and can be killed. The context that it was
 // started with no longer ends it; its timeouts and [Runner.Close] do. It
