@@ -54,6 +54,7 @@ var table = map[string]rule{
 		ours:   []string{anything},
 		except: []string{"runner", "capture", "cgroup/manager"},
 	},
+	"internal/background": {ours: []string{"policy", "capture", "runner"}},
 	"internal/cli": {
 		ours: []string{anything},
 		libs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/environ"
+	"github.com/shofer-dev/shofer-sandbox/runner/local"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -182,3 +183,13 @@ func (a *ask) input() (io.ReadCloser, error) {
 func (a *ask) scrub() environ.Scrub { return environ.Scrub{Off: a.noScrub, Allow: a.passEnv} }
 
 func (a *ask) hardening() environ.Hardening { return environ.Hardening{Off: a.noHarden} }
+
+// supervisor is what stays with a command. With it, nothing is left of a
+// command, also when this program is killed; so there is none when something is
+// to be left.
+func (a *ask) supervisor() string {
+	if l := runner.Leftover(a.leftover); l == runner.LeftoverReport || l == runner.LeftoverAdopt {
+		return ""
+	}
+	return local.Self
+}

@@ -20,13 +20,14 @@ type engine struct {
 const forever = 100 * 365 * 24 * time.Hour
 
 // engine makes a runner as the options say. Its caller may run commands as long
-// as he likes, since he also may without it.
-func (p *program) engine(a *ask) (_ *engine, err error) {
+// as he likes, since he also may without it. Change, if not nil, changes the
+// configuration.
+func (p *program) engine(a *ask, change func(*runner.Config)) (_ *engine, err error) {
 	pol, o, dir, err := a.policy()
 	if err != nil {
 		return nil, setupError(err)
 	}
-	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: local.Self})
+	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor()})
 	if err != nil {
 		return nil, err
 	}
@@ -42,13 +43,21 @@ func (p *program) engine(a *ask) (_ *engine, err error) {
 			return nil, err
 		}
 	}
-	e.Runner, err = runner.New(runner.Config{
+	c := runner.Config{
 		Executor: x, Store: e.store, Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(),
 		MaxTimeout: forever, AllowNoTimeout: true,
-	})
+	}
+	if change != nil {
+		change(&c)
+	}
+	e.Runner, err = runner.New(c)
 	var inside *capture.GrantError
 	if errors.As(err, &inside) {
-		return nil, &hinted{inside, "keep output elsewhere (--state DIR), or not at all (--no-save)"}
+		hint := "keep output elsewhere (--state DIR)"
+		if !c.SaveAll {
+			hint += ", or not at all (--no-save)"
+		}
+		return nil, &hinted{inside, hint}
 	}
 	return e, err
 }

@@ -61,7 +61,7 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	if err != nil {
 		return nil, 0, err
 	}
-	eng, err := p.engine(a)
+	eng, err := p.engine(a, nil)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -83,7 +83,7 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	}
 	signals.watch(e, func() { syscall.Exit(exitSignal + int(syscall.SIGINT)) })
 	if stdin != nil {
-		go feed(e, stdin)
+		go feed(e, stdin, false)
 	}
 	<-e.Done()
 	sig := signals.release()
@@ -91,10 +91,13 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	return res, sig, res.Err
 }
 
-// feed gives the command an input to its end.
-func feed(e *runner.Execution, in io.Reader) {
+// feed gives the command an input to its end, and closes it unless it is to stay
+// open.
+func feed(e *runner.Execution, in io.Reader, keep bool) {
 	_, _ = io.Copy(inputOf{e}, in) // what can't be read or written is the end of it
-	_ = e.CloseStdin()
+	if !keep {
+		_ = e.CloseStdin()
+	}
 }
 
 type inputOf struct{ e *runner.Execution }

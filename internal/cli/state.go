@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
+	"github.com/shofer-dev/shofer-sandbox/internal/background"
 )
 
 // stateDir is where output and background commands are kept.
@@ -22,6 +23,19 @@ func (p *program) stateDir() (string, error) {
 		base = filepath.Join(home, ".local", "state")
 	}
 	return filepath.Join(base, "shofer-sandbox"), nil
+}
+
+// background opens the folder of commands in the background.
+func (p *program) background() (*background.Dir, error) {
+	dir, err := p.stateDir()
+	if err != nil {
+		return nil, err
+	}
+	d, err := background.Open(filepath.Join(dir, "commands"))
+	if err != nil {
+		return nil, &hinted{err, "give another folder with --state"}
+	}
+	return d, nil
 }
 
 // store opens the store of output.

@@ -21,3 +21,12 @@ func signalText(s syscall.Signal) string {
 	}
 	return "signal " + strconv.Itoa(int(s))
 }
+
+// columns is how wide a terminal is, 0 if it is none.
+func columns(f *os.File) int {
+	w, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	if err != nil {
+		return 0
+	}
+	return int(w.Col)
+}
