@@ -24,7 +24,7 @@ type box struct {
 // that say nothing about a command.
 var notOurs = []string{
 	"env", "unsetenv", "chdir", "keep-fd", "new-session", "supervise", "linger", "restore",
-	"status-fd", "quiet", "explain", "doctor", "verify", "json", "version",
+	"status-fd", "quiet", "explain", "why", "doctor", "verify", "json", "version",
 }
 
 // groupKey is under which a flag says in which section of the help it is.
