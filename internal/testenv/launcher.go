@@ -24,6 +24,9 @@ var (
 	runner   = program("runner", RunnerVar)
 )
 
+// buildTime bounds a build from nothing, on a busy machine too.
+const buildTime = 5 * CommandTimeout
+
 // program returns a function that builds a program of this tree once, unless
 // the variable names one.
 func program(name, variable string) func() (string, error) {
@@ -46,7 +49,7 @@ func program(name, variable string) func() (string, error) {
 			return "", err
 		}
 		exe := filepath.Join(dir, name)
-		ctx, cancel := context.WithTimeout(context.Background(), 2*CommandTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), buildTime)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", exe, "./cmd/"+name)
 		cmd.Dir = root

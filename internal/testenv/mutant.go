@@ -1,6 +1,7 @@
 package testenv
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -48,7 +49,9 @@ func Mutant(t testing.TB, edits ...Edit) string {
 	if err := os.WriteFile(list, b, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	cmd := Command(t, "go", "build", "-overlay", list, "-buildvcs=false", "-o", exe, "./cmd/shofer-sandbox")
+	ctx, cancel := context.WithTimeout(context.Background(), buildTime)
+	defer cancel()
+	cmd := CommandContext(ctx, t, "go", "build", "-overlay", list, "-buildvcs=false", "-o", exe, "./cmd/shofer-sandbox")
 	cmd.Dir = root
 	cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
 	Output(t, cmd)

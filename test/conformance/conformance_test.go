@@ -40,7 +40,7 @@ var build = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	exe := filepath.Join(dir, "conformance")
-	ctx, cancel := context.WithTimeout(context.Background(), testenv.CommandTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), conformTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-o", exe, "../conformance")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
