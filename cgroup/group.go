@@ -28,7 +28,10 @@ type Group struct {
 	place *Place
 	name  string
 	// made says that the group is this process's, to be ended and removed.
-	made  bool
+	made bool
+	// lock is the first part's folder, open and locked; -1 for none. It isn't
+	// the one that is handed on, whose lock would live on in a child.
+	lock  int
 	parts []part
 	// start are the counts of a group that the caller made.
 	start Stats
@@ -42,7 +45,7 @@ type Group struct {
 type part struct {
 	*hierarchy
 	path string
-	// dir is open; it is locked in the first part.
+	// dir is open, or -1.
 	dir int
 	// join is open for who puts itself into the group, or -1.
 	join int
@@ -77,7 +80,7 @@ func (p *Place) Create() (*Group, error) {
 var errTaken = errors.New("another process has taken the group")
 
 func (p *Place) create(name string) (_ *Group, err error) {
-	g := &Group{place: p, name: name, made: true}
+	g := &Group{place: p, name: name, made: true, lock: -1}
 	defer func() {
 		if err != nil {
 			g.discard()
@@ -89,15 +92,14 @@ func (p *Place) create(name string) (_ *Group, err error) {
 			return nil, makeError(path, err)
 		}
 		g.parts = append(g.parts, part{hierarchy: t.hierarchy, path: path, dir: -1, join: -1})
+		if i == 0 {
+			if g.lock, err = lock(path); err != nil {
+				return nil, err
+			}
+		}
 		part := &g.parts[i]
 		if part.dir, err = openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
-			if errors.Is(err, fs.ErrNotExist) && i == 0 {
-				return nil, errTaken
-			}
 			return nil, makeError(path, err)
-		}
-		if i == 0 && !lock(part.dir, path) {
-			return nil, errTaken
 		}
 		for _, s := range t.settings {
 			if err := s.set(part.dir, path); err != nil {
@@ -123,19 +125,28 @@ func makeError(path string, err error) error {
 	return &SupportError{Why: "the group " + path + " can't be made: " + err.Error(), Err: err}
 }
 
-// lock takes the lock that says who owns a group. It fails when another process
-// has it, or has removed the group meanwhile.
-func lock(dir int, path string) bool {
-	if err := unix.Flock(dir, unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return false
+// lock opens a group's folder and takes the lock that says who owns it. The
+// error is errTaken when another process has it, or has removed the group.
+func lock(path string) (dir int, err error) {
+	dir, err = openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, fs.ErrNotExist) {
+		return -1, errTaken
+	}
+	if err != nil {
+		return -1, makeError(path, err)
 	}
 	var have, named unix.Stat_t
-	return unix.Fstat(dir, &have) == nil && unix.Stat(path, &named) == nil && have.Ino == named.Ino
+	if unix.Flock(dir, unix.LOCK_EX|unix.LOCK_NB) == nil && unix.Fstat(dir, &have) == nil &&
+		unix.Stat(path, &named) == nil && have.Ino == named.Ino {
+		return dir, nil
+	}
+	_ = unix.Close(dir)
+	return -1, errTaken
 }
 
 // open opens the caller's groups.
 func (p *Place) open() (_ *Group, err error) {
-	g := &Group{place: p}
+	g := &Group{place: p, lock: -1}
 	defer func() {
 		if err != nil {
 			g.close()
@@ -416,13 +427,14 @@ func (g *Group) close() {
 		g.oom.stop()
 		g.oom = nil
 	}
+	fds := []*int{&g.lock}
 	for i := range g.parts {
-		p := &g.parts[i]
-		for _, fd := range []*int{&p.join, &p.dir} {
-			if *fd >= 0 {
-				_ = unix.Close(*fd)
-				*fd = -1
-			}
+		fds = append(fds, &g.parts[i].join, &g.parts[i].dir)
+	}
+	for _, fd := range fds {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
 		}
 	}
 }

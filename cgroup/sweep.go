@@ -69,20 +69,18 @@ func (p *Place) sweepIn(ctx context.Context, dir string) (n int, err error) {
 
 // sweep removes a group, if its owner is dead.
 func (p *Place) sweep(ctx context.Context, group string) (bool, error) {
-	dir, err := openAt(unix.AT_FDCWD, group, unix.O_RDONLY|unix.O_DIRECTORY)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
+	if unix.Access(group, unix.W_OK) != nil {
+		return false, nil //nolint:nilerr // it is gone, or another user's
+	}
+	locked, err := lock(group)
+	if errors.Is(err, errTaken) {
+		return false, nil // its owner lives
 	}
 	if err != nil {
 		return false, err
 	}
 	first := p.trees[0].hierarchy
-	g := &Group{place: p, name: path.Base(group), made: true, parts: []part{{hierarchy: first, path: group, dir: dir, join: -1}}}
-	writable := unix.Faccessat(unix.AT_FDCWD, group, unix.W_OK, unix.AT_EACCESS) == nil
-	if !writable || !lock(dir, group) {
-		g.close() // its owner lives, or is another user
-		return false, nil
-	}
+	g := &Group{place: p, name: path.Base(group), made: true, lock: locked, parts: []part{{hierarchy: first, path: group, dir: -1, join: -1}}}
 	// Whoever made it may have had other limits.
 	for i := range p.machine.hierarchies {
 		h := &p.machine.hierarchies[i]

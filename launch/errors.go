@@ -185,7 +185,11 @@ func unmetHint(e *UnmetError) string {
 			mends = append(mends, f.Mend)
 		}
 	}
-	mends = append(mends, "or run with --best-effort, and without the promise")
+	without := "or run with --best-effort, and without the promise"
+	if len(e.Features) == 1 && e.Features[0].Promise == policy.PromiseLimits {
+		without = "or run with --limits best-effort, and without them"
+	}
+	mends = append(mends, without)
 	return strings.Join(mends, "; ")
 }
 

@@ -3,6 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -20,26 +21,59 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
-// needGroups skips the test where this process, which is who it is about, has
-// no place for control groups.
-func needGroups(t *testing.T) *cgroup.Place {
+// room is a group in which the groups of one test are made, so that others
+// don't matter.
+type room []string
+
+// needGroups makes one, or skips the test where this process, which is who it
+// is about, has no place for it.
+func needGroups(t *testing.T) room {
 	t.Helper()
-	p, err := cgroup.Find(policy.Limits{Memory: 1 << 30, Pids: 100, CPUs: 1}, cgroup.Options{})
-	switch {
-	case err == nil:
-		return p
-	case os.Getuid() != 0:
-		t.Skip(err) // a machine needn't delegate anything
-	default:
+	p, err := cgroup.Find(policy.Limits{Memory: 1 << 40, Pids: 1 << 20, CPUs: 1000}, cgroup.Options{})
+	if err != nil {
+		if os.Getuid() != 0 {
+			t.Skip(err) // a machine needn't delegate anything
+		}
 		testenv.Skip(t, "%v", err)
 	}
-	return nil
+	g, err := p.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := g.End(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	parts := g.Parts()
+	if len(parts) == 1 {
+		return g.Folders()
+	}
+	var r room // of version 1 it has the same name in each hierarchy
+	for _, p := range parts {
+		dir := fmt.Sprintf("%s/shofer-test-room-%d", p.Mount, os.Getpid())
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(dir); err != nil {
+				t.Error(err)
+			}
+		})
+		r = append(r, dir)
+	}
+	return r
 }
 
-// groups lists what there is of groups in a place, of whoever.
-func groups(t testing.TB, p *cgroup.Place) (names []string) {
+// options are how the launcher makes its groups in the room.
+func (r room) options(more ...string) []string {
+	return append([]string{"--cgroup-parent", r[0]}, more...)
+}
+
+// groups lists what there is of groups.
+func (r room) groups(t testing.TB) (names []string) {
 	t.Helper()
-	for _, dir := range p.Folders() {
+	for _, dir := range r {
 		found, err := filepath.Glob(dir + "/shofer-sandbox-*")
 		if err != nil {
 			t.Fatal(err)
@@ -89,9 +123,9 @@ func (s *stage) limited(options []string, argv ...string) (testenv.Result, ended
 // TestPressure: bombs end with the right fact, nobody else does, and nothing is
 // left.
 func TestPressure(t *testing.T) {
-	place := needGroups(t)
+	room := needGroups(t)
 	s := newStage(t, testenv.Self())
-	sibling := s.launch("--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "echo up; sleep 1000")
+	sibling := s.launch(room.options("--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "echo up; sleep 1000")...)
 	out, err := sibling.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +136,7 @@ func TestPressure(t *testing.T) {
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
 		t.Fatalf("the sibling says %q, %v", line, err)
 	}
-	own := groups(t, place)
+	own := room.groups(t)
 	for _, tt := range []struct {
 		name    string
 		options []string
@@ -120,7 +154,7 @@ func TestPressure(t *testing.T) {
 			if tt.name == "tmpfs" && os.Getuid() != 0 {
 				continue
 			}
-			r, e := s.limited(slices.Concat(tt.options, more), tt.argv...)
+			r, e := s.limited(room.options(slices.Concat(tt.options, more)...), tt.argv...)
 			code := r.Code
 			if r.Signal != 0 {
 				code = 128 + int(r.Signal)
@@ -131,7 +165,7 @@ func TestPressure(t *testing.T) {
 			if tt.hit == "memory" && (e.Group == nil || e.Group.OOMKilled == 0 || !e.Group.OOMGroup) {
 				t.Errorf("%s %v: group %+v", tt.name, more, e.Group)
 			}
-			if left := groups(t, place); len(left) != len(own) {
+			if left := room.groups(t); len(left) != len(own) {
 				t.Errorf("%s %v left %q", tt.name, more, left)
 			}
 		}
@@ -140,20 +174,20 @@ func TestPressure(t *testing.T) {
 		t.Errorf("the sibling: %v", err)
 	}
 	_ = sibling.Wait()
-	if left := groups(t, place); len(left) > 0 {
+	if left := room.groups(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
 
 // TestManyGroups: 200 at once, each in its own.
 func TestManyGroups(t *testing.T) {
-	place := needGroups(t)
+	room := needGroups(t)
 	s := newStage(t, testenv.Self())
 	const n = 200
 	seen := make([]string, n)
 	var wg sync.WaitGroup
 	for i := range n {
-		cmd := s.launch("--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "cat /proc/self/cgroup; sleep 1 & wait")
+		cmd := s.launch(room.options("--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "cat /proc/self/cgroup; sleep 1 & wait")...)
 		wg.Go(func() {
 			r := testenv.Run(t, cmd)
 			if r.Code != 0 {
@@ -172,7 +206,7 @@ func TestManyGroups(t *testing.T) {
 			t.Errorf("a command was in\n%s", in)
 		}
 	}
-	if left := groups(t, place); len(left) > 0 {
+	if left := room.groups(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
 	}
 }
@@ -180,14 +214,14 @@ func TestManyGroups(t *testing.T) {
 // TestKilledOwner kills the launcher at random moments. What it leaves is gone
 // after the next start.
 func TestKilledOwner(t *testing.T) {
-	place := needGroups(t)
+	room := needGroups(t)
 	s := newStage(t, testenv.Self())
 	rounds, most := 300, 0
 	if testing.Short() {
 		rounds = 20
 	}
 	for i := range rounds {
-		args := []string{"--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "sleep 1000 & exec sleep 1000"}
+		args := room.options("--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "sleep 1000 & exec sleep 1000")
 		if i%3 == 0 {
 			args = append([]string{"--supervise"}, args...)
 		}
@@ -200,7 +234,7 @@ func TestKilledOwner(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait()
-		most = max(most, len(groups(t, place)))
+		most = max(most, len(room.groups(t)))
 	}
 	if most == 0 {
 		t.Error("nothing was ever left, so that this tests nothing")
@@ -208,10 +242,10 @@ func TestKilledOwner(t *testing.T) {
 	// Guards that are about to find that they are alone may still be at work.
 	deadline := time.Now().Add(20 * time.Second)
 	for {
-		if r, _ := s.limited([]string{"--no-protect", "--pids", "5"}, "true"); r.Code != 0 {
+		if r, _ := s.limited(room.options("--no-protect", "--pids", "5"), "true"); r.Code != 0 {
 			t.Fatal(r)
 		}
-		left := groups(t, place)
+		left := room.groups(t)
 		if len(left) == 0 {
 			break
 		}
@@ -224,7 +258,7 @@ func TestKilledOwner(t *testing.T) {
 
 // TestRuntimes: what reserves far more memory than it uses starts under a limit.
 func TestRuntimes(t *testing.T) {
-	needGroups(t)
+	room := needGroups(t)
 	s := newStage(t, testenv.Self())
 	s.mkdir(s.tree + "/c")
 	s.write(s.tree+"/c/asan.c", "#include <stdlib.h>\n#include <stdio.h>\nint main(void) { char *p = malloc(1 << 20); p[5] = 1; puts(\"up\"); free(p); return 0; }\n", 0o644)
@@ -242,7 +276,7 @@ func TestRuntimes(t *testing.T) {
 	} {
 		t.Run(tt.tool, func(t *testing.T) {
 			testenv.NeedTool(t, tt.tool)
-			r, e := s.limited([]string{"--memory", "1G", "--pids", "300"}, "sh", "-c", tt.script)
+			r, e := s.limited(room.options("--memory", "1G", "--pids", "300"), "sh", "-c", tt.script)
 			if r.Code != 0 || !strings.Contains(r.Stdout, "up\n") || len(e.Hit) > 0 {
 				t.Errorf("%v, %+v", r, e)
 			}
