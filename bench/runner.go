@@ -81,9 +81,13 @@ func (b *bench) combinedOutput() error {
 	return err
 }
 
-func (b *bench) newRunner(p policy.Policy) (*runner.Runner, *runner.Spec, error) {
+func (b *bench) newExecutor(p policy.Policy) (*local.Executor, error) {
 	p.Worktree = policy.Path(b.tree)
-	e, err := local.New(local.Config{Policy: p, Options: launch.Options{Environ: b.env()}, Shell: []string{"/bin/sh"}})
+	return local.New(local.Config{Policy: p, Options: launch.Options{Environ: b.env()}, Shell: []string{"/bin/sh"}})
+}
+
+func (b *bench) newRunner(p policy.Policy) (*runner.Runner, *runner.Spec, error) {
+	e, err := b.newExecutor(p)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -59,6 +59,7 @@ func measure(o options) (all []section, err error) {
 		{"pages", b.pages},
 		{"run", b.runs},
 		{"parallel", b.parallel},
+		{"host", b.hosts},
 		{"end", b.endings},
 	} {
 		if o.only != "" && o.only != s.name {
