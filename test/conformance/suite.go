@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -37,6 +38,12 @@ const (
 
 // newSuite tries everything without a sandbox.
 func newSuite(checks []check, dir string) (*suite, error) {
+	// What is ignored here, as under nohup, launchers leave so.
+	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTERM} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig) // which a child gets with its default
+		}
+	}
 	s := &suite{checks: checks, wanted: map[string]bool{}}
 	for _, c := range checks {
 		s.wanted[c.String()] = true
