@@ -1,6 +1,9 @@
 package capture
 
-import "unicode/utf8"
+import (
+	"slices"
+	"unicode/utf8"
+)
 
 // row is one row of a screen. As long as it is only added to, it is text; once
 // something else happens to it, it is cells.
@@ -153,9 +156,8 @@ func (r *row) insert(x, n int) {
 	r.edit()
 	r.uncover(x)
 	n = min(n, r.columns-x)
-	tail := append([]cell(nil), r.cells[x:min(len(r.cells), r.columns-n)]...)
-	r.cells = append(r.cells[:x], make([]cell, n)...)
-	r.cells = append(r.cells, tail...)
+	r.cells = slices.Insert(r.cells, x, make([]cell, n)...)
+	r.cells = r.cells[:min(len(r.cells), r.columns)]
 	r.width = len(r.cells)
 }
 

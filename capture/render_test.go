@@ -323,6 +323,9 @@ func FuzzRender(f *testing.F) {
 		f.Add([]byte("one\ntwo"+e+"three\n"), 3, 5, 7)
 	}
 	f.Fuzz(func(t *testing.T, in []byte, rows, columns, portion int) {
+		if len(in) > 4<<10 {
+			return
+		}
 		v := View{Render: true, Screen: Screen{Rows: rows & 31, Columns: columns & 63}}
 		if err := checkRender(in, v, max(1, portion&15)); err != nil {
 			t.Errorf("%v at %+v", err, v.Screen)
