@@ -39,7 +39,9 @@ type View struct {
 // to it, in bounded memory: at most the screen, and the line that is being written as
 // far as it may hold a secret. It isn't safe for use by several goroutines.
 //
-// What can still change is written only by Close, which has to be called.
+// What can still change is written only by Close, which has to be called: the rows
+// that are on the screen, a line that may be repeated, one that may hold a secret. A
+// zero View holds nothing back.
 type Renderer struct {
 	w      io.Writer
 	in     interface{ write([]byte) }
@@ -51,7 +53,11 @@ type Renderer struct {
 
 // NewRenderer returns a renderer that writes to w, which stays the caller's.
 func NewRenderer(w io.Writer, v View) *Renderer {
-	r := &Renderer{w: w}
+	r := &Renderer{w: w, done: func() {}}
+	if !v.Render && !v.Fold && v.Redact == nil {
+		r.in = through{r}
+		return r
+	}
 	sink := lineSink(func(text []byte, _ mark, end lineEnd) {
 		r.out = append(r.out, text...)
 		if end == lineDone {
@@ -130,6 +136,11 @@ func (v View) Show(text []byte) (string, int) {
 	_ = r.Close()
 	return b.String(), r.Redacted()
 }
+
+// through passes bytes on as they are.
+type through struct{ r *Renderer }
+
+func (t through) write(p []byte) { t.r.out = append(t.r.out, p...) }
 
 // splitter cuts bytes into lines, and long ones into parts.
 type splitter struct {

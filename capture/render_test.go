@@ -359,6 +359,31 @@ type writerFunc func(p []byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
+// TestRendererPasses shows that a view of nothing holds nothing back, such as a prompt,
+// and the others no more than they have to.
+func TestRendererPasses(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		view View
+		in   string
+		want string
+	}{
+		{"nothing", View{}, "Password: ", "Password: "},
+		{"folded", View{Fold: true}, "one\ntwo\nthr", "one\ntwo\n"},
+		{"redacted", View{Redact: NewRedactor(nil, true)}, "one\ntwo\nthr", "one\ntwo\n"},
+		{"rendered", View{Render: true, Screen: Screen{Rows: 2}}, "one\ntwo\nthree\nfour", "one\ntwo\n"},
+	} {
+		var b strings.Builder
+		r := NewRenderer(&b, tc.view)
+		if _, err := r.Write([]byte(tc.in)); err != nil || b.String() != tc.want {
+			t.Errorf("%s: after Write(%q) %q, %v; want %q", tc.name, tc.in, b.String(), err, tc.want)
+		}
+		if err := r.Close(); err != nil || b.String() != tc.in {
+			t.Errorf("%s: after Close %q, %v; want %q", tc.name, b.String(), err, tc.in)
+		}
+	}
+}
+
 func TestRendererFails(t *testing.T) {
 	failed := errors.New("full")
 	r := NewRenderer(writerFunc(func([]byte) (int, error) { return 0, failed }), View{})
