@@ -59,11 +59,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 		f.StringVar(&a.script, "script", "", "run the shell commands in `FILE`, or - for standard input")
 		f.StringVar(&a.shell, "shell", "", "`SHELL` with its options, such as 'bash -o pipefail'")
 		f.StringVar(&a.stdin, "stdin", "", "give it `FILE`, or - for standard input; by default it reads nothing")
-		f.StringArrayVar(&a.env, "env", nil, "set a variable, `NAME=VALUE`")
-		f.StringArrayVar(&a.unset, "unsetenv", nil, "remove the variable `NAME`")
-		f.StringArrayVar(&a.passEnv, "pass-env", nil, "let it have `NAME`, although that looks like a credential; * stands\nfor anything")
-		f.BoolVar(&a.noScrub, "no-scrub", false, "let it have all credentials of the environment")
-		f.BoolVar(&a.noHarden, "no-harden", false, "leave pagers, editors, prompts and colours as they are")
+		a.envFlags(f)
 		f.BoolVar(&a.pty, "pty", false, "give it a terminal of its own")
 	})
 	group(f, groupTime, func(f *pflag.FlagSet) {
@@ -80,6 +76,15 @@ func (a *ask) flags(f *pflag.FlagSet) {
 		f.BoolVar(&a.json, "json", false, "print the result, as JSON")
 	})
 	a.box.flags(f)
+}
+
+// envFlags are the options about the environment.
+func (a *ask) envFlags(f *pflag.FlagSet) {
+	f.StringArrayVar(&a.env, "env", nil, "set a variable, `NAME=VALUE`")
+	f.StringArrayVar(&a.unset, "unsetenv", nil, "remove the variable `NAME`")
+	f.StringArrayVar(&a.passEnv, "pass-env", nil, "let it have `NAME`, although that looks like a credential; * stands\nfor anything")
+	f.BoolVar(&a.noScrub, "no-scrub", false, "let it have all credentials of the environment")
+	f.BoolVar(&a.noHarden, "no-harden", false, "leave pagers, editors, prompts and colours as they are")
 }
 
 // request turns the options and operands into a request. Standard input, if it

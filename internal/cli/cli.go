@@ -56,6 +56,7 @@ they print, for reading.`,
 	f.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of\n$XDG_STATE_HOME/shofer-sandbox")
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(p.runCommand(), p.startCommand(), p.superviseCommand(),
-		p.psCommand(), p.readCommand(), p.writeCommand(), p.waitCommand(), p.killCommand(), p.logsCommand())
+		p.psCommand(), p.readCommand(), p.writeCommand(), p.waitCommand(), p.killCommand(), p.logsCommand(),
+		p.resolveCommand(), p.artifactsCommand(), p.mcpCommand(), p.rpcCommand(), p.doctorCommand(), p.completionCommand(root))
 	return root
 }

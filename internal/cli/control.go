@@ -31,6 +31,7 @@ func (p *program) writeCommand() *cobra.Command {
 			}
 			return nil
 		},
+		ValidArgsFunction: p.completeCommands(running),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := p.find(args[0])
 			if err != nil {
@@ -117,7 +118,7 @@ func (p *program) waitCommand() *cobra.Command {
 		Long: `Waits until a background command has ended, and exits as runner run would have: with
 its exit code, or 124 if its time was over. If the wait takes too long it also exits
 with 124, and the command goes on.`,
-		Args: oneID,
+		Args: oneID, ValidArgsFunction: p.completeCommands(anyState),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := p.find(args[0])
 			if err != nil {
@@ -199,6 +200,7 @@ alone.`,
 			}
 			return nil
 		},
+		ValidArgsFunction: p.completeCommands(running),
 		RunE: func(_ *cobra.Command, args []string) error {
 			steps, err := stopSteps(name, now, time.Duration(after))
 			if err != nil {

@@ -19,47 +19,56 @@ type engine struct {
 // forever is longer than anything runs.
 const forever = 100 * 365 * 24 * time.Hour
 
+// config says how commands are run as the options say, with an executor and
+// perhaps a store, which the caller closes.
+func (p *program) config(a *ask) (_ runner.Config, err error) {
+	pol, o, dir, err := a.policy()
+	if err != nil {
+		return runner.Config{}, setupError(err)
+	}
+	c := runner.Config{Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(), MaxTimeout: forever, AllowNoTimeout: true}
+	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor()})
+	if err != nil {
+		return c, err
+	}
+	c.Executor = x
+	if !a.noSave {
+		if c.Store, err = p.store(); err != nil {
+			return c, errors.Join(err, x.Close())
+		}
+	}
+	return c, nil
+}
+
 // engine makes a runner as the options say. Its caller may run commands as long
 // as he likes, since he also may without it. Change, if not nil, changes the
 // configuration.
-func (p *program) engine(a *ask, change func(*runner.Config)) (_ *engine, err error) {
-	pol, o, dir, err := a.policy()
-	if err != nil {
-		return nil, setupError(err)
-	}
-	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor()})
+func (p *program) engine(a *ask, change func(*runner.Config)) (*engine, error) {
+	c, err := p.config(a)
 	if err != nil {
 		return nil, err
-	}
-	e := &engine{}
-	defer func() {
-		if err != nil {
-			_ = x.Close()
-			_ = e.closeStore()
-		}
-	}()
-	if !a.noSave {
-		if e.store, err = p.store(); err != nil {
-			return nil, err
-		}
-	}
-	c := runner.Config{
-		Executor: x, Store: e.store, Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(),
-		MaxTimeout: forever, AllowNoTimeout: true,
 	}
 	if change != nil {
 		change(&c)
 	}
-	e.Runner, err = runner.New(c)
-	var inside *capture.GrantError
-	if errors.As(err, &inside) {
-		hint := "keep output elsewhere (--state DIR)"
-		if !c.SaveAll {
-			hint += ", or not at all (--no-save)"
-		}
-		return nil, &hinted{inside, hint}
+	e := &engine{store: c.Store}
+	if e.Runner, err = runner.New(c); err != nil {
+		return nil, errors.Join(storeError(err, !c.SaveAll), c.Executor.Close(), e.closeStore())
 	}
-	return e, err
+	return e, nil
+}
+
+// storeError says what to do about a store that commands could write to.
+func storeError(err error, optional bool) error {
+	var inside *capture.GrantError
+	if !errors.As(err, &inside) {
+		return err
+	}
+	hint := "keep output elsewhere (--state DIR)"
+	if optional {
+		hint += ", or not at all (--no-save)"
+	}
+	return &hinted{inside, hint}
 }
 
 func (e *engine) closeStore() error {

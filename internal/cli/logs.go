@@ -18,7 +18,7 @@ func (p *program) logsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [options] ID",
 		Short: "Show everything that a background command has printed",
-		Args:  oneID,
+		Args:  oneID, ValidArgsFunction: p.completeCommands(anyState),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := p.find(args[0])
 			if err != nil {

@@ -30,3 +30,9 @@ func columns(f *os.File) int {
 	}
 	return int(w.Col)
 }
+
+// plain reports whether a terminal shall get text alone.
+func plain() bool {
+	t := os.Getenv("TERM")
+	return t == "" || t == "dumb"
+}

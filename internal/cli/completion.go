@@ -1,0 +1,65 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func (p *program) completionCommand(root *cobra.Command) *cobra.Command {
+	shells := []string{"bash", "zsh", "fish"}
+	return &cobra.Command{
+		Use:   "completion bash|zsh|fish",
+		Short: "Print a script that completes commands in a shell",
+		Long: `Prints a script by which a shell completes commands, options and the names of
+background commands. It is to be loaded by the shell:
+
+    bash   source <(runner completion bash)
+    zsh    source <(runner completion zsh)
+    fish   runner completion fish | source`,
+		ValidArgs: shells,
+		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				switch args[0] {
+				case "bash":
+					return root.GenBashCompletionV2(os.Stdout, true)
+				case "zsh":
+					return root.GenZshCompletion(os.Stdout)
+				case "fish":
+					return root.GenFishCompletion(os.Stdout, true)
+				}
+			}
+			return &usageError{"name a shell: bash, zsh or fish", "runner completion bash"}
+		},
+	}
+}
+
+// completeCommands completes the names of background commands.
+func (p *program) completeCommands(which func(final bool) bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		d, err := p.background()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		all, err := d.List()
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var names []string
+		for _, c := range all {
+			if !which(c.Final()) {
+				continue
+			}
+			name := c.Name
+			if name == "" {
+				name = c.ID
+			}
+			names = append(names, name+"\t"+printable(c.Label))
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func anyState(bool) bool { return true }
+
+func running(final bool) bool { return !final }
