@@ -23,7 +23,7 @@ type box struct {
 // notOurs are options of the launcher that the runner has its own way for, or
 // that say nothing about a command.
 var notOurs = []string{
-	"env", "unsetenv", "chdir", "keep-fd", "new-session", "supervise", "linger", "restore",
+	"env", "unsetenv", "chdir", "keep-fd", "new-session", "supervise", "linger", "parent", "restore",
 	"status-fd", "quiet", "explain", "why", "doctor", "verify", "json", "version",
 }
 

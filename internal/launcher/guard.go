@@ -47,7 +47,7 @@ func supervise(o *options, args []string) (int, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("pipe2", err)}
 	}
-	watchOwnParent(pipe[1])
+	watchOwnParent(pipe[1], o.parent)
 
 	domain, err := keepSignalsIn(landlock.Probe())
 	if err != nil {
@@ -118,17 +118,28 @@ func keepSignalsIn(s landlock.Support) (*landlock.Domain, error) {
 // signalABI is the version of Landlock that can keep signals in.
 const signalABI = 6
 
-// watchOwnParent closes the pipe to the guard when the process that started
-// this one is gone. It watches the process, not, as PR_SET_PDEATHSIG would,
-// the thread in it that happened to start us.
-func watchOwnParent(pipe int) {
-	ppid := unix.Getppid()
-	if ppid <= 1 {
+// watchOwnParent closes the pipe to the guard when a process is gone: the given
+// one, or for 0 the one that started this one. It watches the process, not, as
+// PR_SET_PDEATHSIG would, the thread in it that happened to start us.
+//
+// When that was killed right after the start, this process belongs to another
+// one by now, and can't know it: hence the caller that can't let that happen
+// says which it is.
+func watchOwnParent(pipe, pid int) {
+	given := pid != 0
+	if !given {
+		pid = unix.Getppid()
+	}
+	if pid <= 1 {
 		return
 	}
-	fd, err := unix.PidfdOpen(ppid, 0)
-	if err != nil {
-		return // gone already, or too old a kernel: the pipe ends with us
+	fd, err := unix.PidfdOpen(pid, 0)
+	switch {
+	case errors.Is(err, unix.ENOSYS):
+		return // before Linux 5.3: the pipe ends with us
+	case err != nil || !given && unix.Getppid() != pid:
+		_ = unix.Close(pipe)
+		return
 	}
 	go func() {
 		for {

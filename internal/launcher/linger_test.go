@@ -3,8 +3,10 @@ package launcher_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
@@ -53,5 +55,45 @@ func TestSupervisePolicyPipe(t *testing.T) {
 		if !strings.HasPrefix(with, "yes\n") || strings.Count(with, "\n") > strings.Count(without, "\n") {
 			t.Errorf("the command says\n%s, and unsupervised\n%s; want yes, and no more descriptors", with, without)
 		}
+	})
+}
+
+// A process that is named ends everything with its own end, also when it has
+// ended before it is looked at.
+func TestSuperviseParent(t *testing.T) {
+	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
+		other := u.Command(t, "sleep", "1000")
+		if err := other.Start(); err != nil {
+			t.Fatal(err)
+		}
+		start := func() (dir string, wait func()) {
+			dir = u.Dir(t)
+			cmd := u.Command(t, testenv.BuildLauncher(t), "--supervise", "--no-cache", "--parent", strconv.Itoa(other.Process.Pid),
+				".", "--", "sh", "-c", "setsid sleep 1000 & echo >started; sleep 1000")
+			cmd.Dir, cmd.SysProcAttr = dir, withSession(cmd.SysProcAttr)
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			return dir, func() { _ = cmd.Wait() }
+		}
+		dir, wait := start()
+		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+			if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatal("it doesn't start")
+			}
+		}
+		if err := other.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = other.Wait()
+		wait()
+		gone(t, dir)
+
+		dir, wait = start() // the number is nobody's now
+		wait()
+		gone(t, dir)
 	})
 }

@@ -25,6 +25,7 @@ type options struct {
 	newSession bool
 	supervise  bool
 	linger     time.Duration
+	parent     int // 0 is the process that started this one
 	restore    bool
 	quiet      bool
 	guardFD    int // -1 unless this process is the guard
@@ -187,6 +188,7 @@ func absolute(path string) (policy.Path, error) {
 type flags struct {
 	policyFile, backend, mode, net, caps  *string
 	chdir, statusFD, bwrap, linger, why   *string
+	parent                                *string
 	guardFD, guardPolicy, scopeFD         *string
 	rw, rwCreate, read, unix              []string
 	protect, hide                         []string
@@ -265,6 +267,16 @@ func (f *flags) apply(o *options) error {
 	}
 	if f.caps != nil {
 		p.Caps = splitList(*f.caps)
+	}
+	if f.parent != nil {
+		pid, ok := atoi(*f.parent)
+		if !ok || pid == 0 {
+			return usageError("--parent "+*f.parent+": not the number of a process", "such as $$ in a shell")
+		}
+		if !o.supervise {
+			return usageError("--parent has no effect without --supervise", "without it, nothing ends the command when its parent ends")
+		}
+		o.parent = pid
 	}
 	if f.linger != nil {
 		d, err := time.ParseDuration(*f.linger)

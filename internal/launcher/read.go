@@ -80,6 +80,8 @@ func (f *flags) value(name string) **string {
 		return &f.statusFD
 	case "linger":
 		return &f.linger
+	case "parent":
+		return &f.parent
 	case "why":
 		return &f.why
 	case scopeOption:
@@ -144,7 +146,7 @@ var names = [...]string{
 	"env", "unsetenv", "clear-env", "keep-git-env", "chdir", "keep-fd", "caps",
 	"new-session", "supervise",
 	"memory", "swap", "pids", "cpus", "cpu-weight", "io-read", "io-write",
-	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger",
+	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger", "parent",
 	"require", "best-effort", "backend", "bwrap",
 	"policy", "status-fd", "quiet", "explain", "why", "doctor", "verify", "json",
 	"version", "help",

@@ -44,6 +44,8 @@ What the command gets:
   --new-session          run it in a new session, without the terminal
   --supervise            end whatever is left of it when it ends, or when this
                          program or the one that started it is killed
+  --parent PID           with --supervise, the process whose end is that of all:
+                         by default the one that started this program
   --linger TIME          with --supervise, what is left may go on for so long,
                          such as 500ms, to end by itself; not at all by default
 

@@ -143,7 +143,7 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 
 	extra := append(p.files.extra[:len(p.files.extra):len(p.files.extra)], theirs, pol0)
 	fd := 3 + len(p.files.extra)
-	args := []string{"--supervise", "--quiet", "--linger", spec.DrainIdle.String(), "--status-fd", strconv.Itoa(fd), "--policy", "/proc/self/fd/" + strconv.Itoa(fd+1)}
+	args := []string{"--supervise", "--quiet", "--linger", spec.DrainIdle.String(), "--parent", strconv.Itoa(os.Getpid()), "--status-fd", strconv.Itoa(fd), "--policy", "/proc/self/fd/" + strconv.Itoa(fd+1)}
 	if len(p.files.extra) > 0 {
 		args = append(args, "--keep-fd", "3")
 	}
