@@ -38,6 +38,7 @@ func init() {
 		"get":         quick((*server).get),
 		"list":        quick((*server).list),
 		"read":        slow((*server).read),
+		"search":      slow((*server).search),
 		"write":       ordered((*server).write),
 		"close_stdin": ordered((*server).closeStdin),
 		"resize":      quick((*server).resize),

@@ -126,6 +126,35 @@ func (s *server) read(ctx context.Context, p *struct {
 	}{d, size, !live && d.Next >= size, live}, nil
 }
 
+// search looks for lines, as text: what isn't UTF-8 in them is replaced.
+func (s *server) search(ctx context.Context, p *struct {
+	source
+	Pattern string        `json:"pattern"`
+	Before  int           `json:"before"`
+	After   int           `json:"after"`
+	Limit   int64         `json:"limit"`
+	From    capture.Place `json:"from"`
+},
+) (any, error) {
+	src, _, release, err := s.open(&p.source)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	m, err := capture.NewReader(src).Search(ctx, capture.Query{
+		Pattern: p.Pattern, Before: p.Before, After: p.After, Limit: min(p.Limit, readAtMost), From: p.From,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, capture.ErrPattern) || errors.Is(err, capture.ErrPlace):
+		return nil, invalid("%v", err)
+	case err != nil:
+		return nil, err
+	}
+	return m, nil
+}
+
 // next reads on.
 func next(c *capture.Cursor, limit int) (delta, error) {
 	d, err := c.Next(limit)

@@ -398,6 +398,42 @@ func TestReadArtifact(t *testing.T) {
 	}
 }
 
+func TestSearch(t *testing.T) {
+	c := newSession(t, Config{})
+	r := c.run(params{"command": "seq 100000"})
+	type found struct {
+		Lines        []struct{ Number, Offset int64 }
+		Total, Shown int64
+		Next         string
+		Invalid      string
+	}
+	for _, p := range []params{{"command": r.ID}, {"artifact": *r.Stdout.Artifact}} {
+		var m found
+		p["pattern"], p["limit"] = "^1234.$", 40
+		c.ok("search", p, &m)
+		if m.Total != 10 || m.Lines[0].Number != 12340 || m.Shown >= 10 {
+			t.Errorf("search(%v): %+v", p, m)
+		}
+		p["from"], p["limit"], p["after"] = m.Next, 0, 1
+		shown := m.Shown
+		c.ok("search", p, &m)
+		if m.Total != 10 || m.Shown+shown != 10 || m.Lines[len(m.Lines)-1].Number != 12350 {
+			t.Errorf("search(%v): %+v", p, m)
+		}
+	}
+	var m found
+	if c.ok("search", params{"command": r.ID, "pattern": "("}, &m); m.Invalid == "" || m.Total != 0 {
+		t.Errorf("search for what is no expression: %+v", m)
+	}
+	for _, p := range []params{
+		{"command": r.ID, "from": "x"}, {"command": r.ID, "pattern": strings.Repeat("x", 1<<20)},
+	} {
+		if got := c.code("search", p); got != CodeInvalidParams {
+			t.Errorf("search(%.60v): %s", p, got)
+		}
+	}
+}
+
 // TestEnd: the end of the input, and of the context, end everything.
 func TestEnd(t *testing.T) {
 	for _, way := range []string{"input", "context"} {
@@ -484,6 +520,24 @@ func TestProcess(t *testing.T) {
 func TestServeBadConfig(t *testing.T) {
 	if err := Serve(t.Context(), Config{}, strings.NewReader(""), io.Discard); !errors.Is(err, runner.ErrNilExecutor) {
 		t.Errorf("Serve without an executor: %v", err)
+	}
+}
+
+// TestSchemaOfResults: results and events are described as the runner describes
+// them.
+func TestSchemaOfResults(t *testing.T) {
+	type schema struct {
+		Defs map[string]struct{ Properties map[string]any } `json:"$defs"`
+	}
+	var ours, theirs schema
+	if err := errors.Join(json.Unmarshal(Schema(), &ours), json.Unmarshal(runner.Schema(), &theirs)); err != nil {
+		t.Fatal(err)
+	}
+	for _, def := range []string{"result", "event", "output", "usage", "sandbox"} {
+		got := slices.Sorted(maps.Keys(ours.Defs[def].Properties))
+		if want := slices.Sorted(maps.Keys(theirs.Defs[def].Properties)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q; want %q", def, got, want)
+		}
 	}
 }
 
