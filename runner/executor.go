@@ -142,14 +142,24 @@ type Sandbox struct {
 	RunnerFailed bool `json:"runner_failed"`
 }
 
-// Denial is something that the sandbox probably refused: the output names a
-// path that isn't granted, with words for a refusal, and by its own
-// permissions the path could have been changed.
+// Denial is something that the sandbox refused, by what the output says of a
+// path that isn't granted, and that by its own permissions could have been
+// used. A program that only pretends is believed.
 type Denial struct {
 	Path policy.Path `json:"path"`
-	// Line is the line of output that says so.
+	// Op is what was to be done, as far as the output says: write stands for
+	// every change.
+	Op policy.Op `json:"op"`
+	// Reason is why it was refused, and Text says so in words.
+	Reason policy.Reason `json:"reason"`
+	Text   string        `json:"text"`
+	// Line is the line of output that tells of it.
 	Line string `json:"line"`
-	// Hint says what would grant it.
+	// Missing is the path for which there is no rule; empty if there can't be
+	// one. Flag is that rule as options of shofer-sandbox, quoted for a shell.
+	Missing policy.Path `json:"missing,omitempty"`
+	Flag    string      `json:"flag,omitempty"`
+	// Hint says what would let it happen, or why nothing does.
 	Hint string `json:"hint,omitempty"`
 }
 
@@ -178,6 +188,7 @@ type DirChecker interface {
 // from other failures.
 type Denier interface {
 	// Denials looks for them in what a command printed last, when it has
-	// failed. It names nothing without evidence.
-	Denials(s *Spec, e Exit, output []byte) []Denial
+	// failed. It names nothing without evidence. Where the streams are one, as
+	// on a terminal, stdout is nil and stderr has both.
+	Denials(s *Spec, e Exit, stderr, stdout []byte) []Denial
 }

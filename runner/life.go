@@ -5,6 +5,8 @@ import (
 	"errors"
 	"syscall"
 	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/capture"
 )
 
 // run is the goroutine of a command that has been handed off: it ends it when
@@ -172,7 +174,8 @@ func (e *Execution) settle() {
 	<-e.out.copied // Finish has closed the streams
 	e.out.c.End()
 	if d, ok := e.runner.config.Executor.(Denier); ok && exit.Sandbox != nil && (exit.Code != 0 || exit.Signal != 0) {
-		exit.Sandbox.Denials = d.Denials(e.spec, exit, e.lastWords())
+		stderr, stdout := e.lastWords()
+		exit.Sandbox.Denials = d.Denials(e.spec, exit, stderr, stdout)
 		exit.Sandbox.Denied = len(exit.Sandbox.Denials) > 0
 	}
 	e.mu.Lock()
@@ -192,11 +195,20 @@ func (e *Execution) settle() {
 	e.finish(EventSettled, "")
 }
 
-// lastWords is what the command printed last, of the stream that has its
-// complaints.
-func (e *Execution) lastWords() []byte {
-	shot := e.out.c.Stderr.Snapshot()
-	return append(shot.Head, shot.Tail...)
+// lastWords is what the command printed last. Where both streams are one, it
+// is the first.
+func (e *Execution) lastWords() (stderr, stdout []byte) {
+	last := func(c *capture.Stream) []byte {
+		shot := c.Snapshot()
+		if shot.Omitted > 0 {
+			shot.Head = append(shot.Head, '\n') // what is left out may end in a line
+		}
+		return append(shot.Head, shot.Tail...)
+	}
+	if e.out.merged || e.spec.Terminal != nil {
+		return last(e.out.c.Stdout), nil
+	}
+	return last(e.out.c.Stderr), last(e.out.c.Stdout)
 }
 
 // drain waits for the output to end: no longer than the given time, nor for

@@ -34,14 +34,15 @@ var table = map[string]rule{
 		"github.com/containerd/cgroups/v3", "github.com/opencontainers/runtime-spec/specs-go",
 		"github.com/coreos/go-systemd/v22/dbus", "github.com/godbus/dbus/v5",
 	}},
-	"seccomp":    {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
-	"launch":     {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
-	"capture":    {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
-	"runner":     {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
-	"runner/...": {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
+	"seccomp":       {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
+	"launch":        {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
+	"launch/denial": {ours: []string{"policy", "launch"}},
+	"capture":       {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
+	"runner":        {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
+	"runner/...":    {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
 	// A host is its own supervisor, by the launcher's code.
-	"runner/local": {ours: append([]string{"policy", "launch", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
+	"runner/local": {ours: append([]string{"policy", "launch", "launch/denial", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
 
 	"runner/executortest": {ours: []string{"runner", "capture"}},
 

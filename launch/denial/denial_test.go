@@ -1,0 +1,181 @@
+package denial_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/landlock"
+	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/launch/denial"
+	"github.com/shofer-dev/shofer-sandbox/policy"
+)
+
+// stage is a worktree, and a folder outside.
+type stage struct {
+	work, out, cache string
+	s                *launch.Sandbox
+}
+
+func newStage(t *testing.T, cache string) *stage {
+	t.Helper()
+	if s := landlock.Probe(); s.ABI < 3 {
+		testenv.Skip(t, "needs Landlock ABI 3: have %d (%s)", s.ABI, s.Reason())
+	}
+	st := &stage{work: testenv.Dir(t), out: testenv.Dir(t), cache: cache}
+	t.Setenv("XDG_CACHE_HOME", st.out+"/cache")
+	for _, dir := range []string{"dir", "empty", "home"} {
+		if err := os.Mkdir(filepath.Join(st.out, dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, file := range []string{"file", "dir/file"} {
+		if err := os.WriteFile(filepath.Join(st.out, file), []byte("old\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.CopyFS(filepath.Join(st.work, "src"), os.DirFS("testdata/src")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(st.out, st.work+"/out"); err != nil {
+		t.Fatal(err)
+	}
+	p := policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(st.work), Write: []policy.Path{policy.Path(cache)}}
+	s, err := launch.Prepare(p, launch.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	st.s = s
+	return st
+}
+
+// run runs a script, and returns what is found in what it prints.
+func (st *stage) run(t *testing.T, script string) (code int, output string, found []denial.Denial) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := st.s.CommandContext(ctx, "sh", "-c", script)
+	c.Dir = st.work
+	home := os.Getenv("HOME") // where toolchains are
+	c.Env = append(st.s.Environ(), "O="+st.out, "HOME="+st.out+"/home", "LC_ALL=C", "GOCACHE="+st.cache,
+		"RUSTUP_HOME="+home+"/.rustup", "PYENV_ROOT="+home+"/.pyenv", "PYTHONDONTWRITEBYTECODE=1")
+	c.NewSession = true
+	var stdout, stderr bytes.Buffer
+	c.Stdout, c.Stderr = &stdout, &stderr
+	err := c.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if exit != nil {
+		code = exit.ExitCode()
+	}
+	cmd := denial.Command{Text: script, Dir: st.work, Code: code, Stderr: stderr.Bytes(), Stdout: stdout.Bytes()}
+	return code, stdout.String() + stderr.String(), denial.Find(&cmd, st.s.Why)
+}
+
+// Four in five of what is refused is found, by its path, whatever the tool.
+func TestRefused(t *testing.T) {
+	cache := goCache(t)
+	ran, found := 0, 0
+	for _, tt := range refused {
+		if missing(tt.tools) {
+			t.Logf("skipped, for want of one of %s: %s", tt.tools, tt.script)
+			continue
+		}
+		begin := time.Now()
+		st := newStage(t, cache)
+		code, output, denials := st.run(t, tt.script)
+		if d := time.Since(begin); d > 2*time.Second {
+			t.Logf("SLOW %v %s", d, tt.script)
+		}
+		if code == 0 {
+			t.Errorf("%s: succeeded: %s", tt.script, output)
+			continue
+		}
+		ran++
+		ok := len(denials) > 0
+		for _, d := range denials {
+			if path := string(d.Path); !strings.HasPrefix(path, st.out) && !strings.HasPrefix(string(d.Real), st.out) {
+				t.Errorf("%s: %s isn't outside", tt.script, path)
+			}
+			if d.Advice() == "" || d.Text == "" {
+				t.Errorf("%s: %+v says nothing", tt.script, d)
+			}
+		}
+		if tt.path != "" && ok && string(denials[0].Path) != filepath.Join(st.out, tt.path) {
+			t.Errorf("%s: found %s; want %s", tt.script, denials[0].Path, tt.path)
+		}
+		if ok {
+			found++
+			t.Logf("found: %s: %s %s: %s", tt.script, denials[0].Op, denials[0].Path, denials[0].Advice())
+		} else {
+			t.Logf("MISSED: %s: %s", tt.script, output)
+		}
+	}
+	t.Logf("found %d of %d", found, ran)
+	if 100*found < 80*ran {
+		t.Errorf("found %d of %d; want four in five", found, ran)
+	}
+	if testenv.Required() && ran < 60 {
+		t.Errorf("%d commands; want 60: tools are missing", ran)
+	}
+}
+
+// What fails for another reason is no denial, whatever it prints.
+func TestInnocent(t *testing.T) {
+	cache := goCache(t)
+	list := innocent
+	if os.Geteuid() != 0 {
+		list = append(list, ordinary...)
+	}
+	ran := 0
+	for _, tt := range list {
+		if missing(tt.tools) {
+			continue
+		}
+		st := newStage(t, cache)
+		code, output, denials := st.run(t, tt.script)
+		if code != 0 {
+			ran++
+		} else {
+			t.Errorf("%s: succeeded", tt.script)
+		}
+		for _, d := range denials {
+			t.Errorf("%s: found %s in %q: %+v", tt.script, d.Path, output, d.Answer)
+		}
+	}
+	t.Logf("%d commands", ran)
+	if testenv.Required() && ran < 200 {
+		t.Errorf("%d commands; want 200: tools are missing", ran)
+	}
+}
+
+// goCache returns where the go command keeps what it has built, or a new folder:
+// to build the standard library takes a minute.
+func goCache(t *testing.T) string {
+	out, err := exec.CommandContext(t.Context(), "go", "env", "GOCACHE").Output()
+	if dir := strings.TrimSpace(string(out)); err == nil && dir != "" {
+		if _, err := os.Stat(dir); err == nil {
+			return dir
+		}
+	}
+	return testenv.Dir(t)
+}
+
+func missing(tools string) bool {
+	for _, tool := range strings.Fields(tools) {
+		if _, err := exec.LookPath(tool); err != nil {
+			return true
+		}
+	}
+	return false
+}
