@@ -163,6 +163,18 @@ type Denial struct {
 	Hint string `json:"hint,omitempty"`
 }
 
+// String says what was refused, and why; Hint goes on.
+func (d *Denial) String() string {
+	s := d.Path.String()
+	if d.Op != "" {
+		s = string(d.Op) + " " + s
+	}
+	if d.Text != "" {
+		s += ": " + d.Text
+	}
+	return s
+}
+
 // Tampered is a protected path that isn't as it was before the command.
 type Tampered struct {
 	Path policy.Path `json:"path"`

@@ -49,7 +49,7 @@ func remarks(r *runner.Result) (lines []string) {
 			add("warning: %s was %s while it ran: %s", t.Path, t.What, t.Why)
 		}
 		for _, d := range s.Denials {
-			add("the sandbox refused %s", d.Path)
+			add("the sandbox refused: %s", &d)
 			if d.Hint != "" {
 				lines = append(lines, "hint: "+d.Hint)
 			}

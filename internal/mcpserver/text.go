@@ -59,7 +59,7 @@ func facts(r *runner.Result) string {
 	if s := r.Sandbox; s != nil && s.Denied {
 		line("[sandbox: file access denied under %s mode]", s.Mode)
 		for _, d := range s.Denials {
-			line("denied: %s", d.Path)
+			line("denied: %s", &d)
 			if d.Hint != "" {
 				line("hint for the user: %s", d.Hint)
 			}
