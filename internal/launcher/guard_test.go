@@ -117,6 +117,9 @@ func TestSuperviseKilled(t *testing.T) {
 					}
 					_ = cmd.Wait()
 					gone(t, dir)
+					if files, err := os.ReadDir(dir); len(files) > 0 || err != nil {
+						t.Fatalf("left behind: %v, %v", files, err)
+					}
 				}
 			})
 		}
