@@ -160,13 +160,24 @@ func (l *limits) checkGrants(r *policy.Resolved) error {
 		for _, mount := range l.place.Mounts() {
 			if within(g.Path, mount) || within(mount, g.Path) {
 				return &policy.Error{
-					Field: string(g.Origin), Value: g.Path, Why: "through the control groups in it the command could leave its limits",
+					Field: grantField(g.Origin), Value: g.Path, Why: "through the control groups in it the command could leave its limits",
 					Hint: "grant something smaller, or leave the limits out",
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// grantField is the part of a policy that a grant comes from.
+func grantField(o policy.Origin) string {
+	switch o { //nolint:exhaustive // the others aren't asked for by name
+	case policy.FromUser:
+		return "write"
+	case policy.FromTmp:
+		return "TMPDIR"
+	}
+	return string(o)
 }
 
 // within reports whether path is dir or lies beneath it; both are clean.
