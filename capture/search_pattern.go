@@ -37,7 +37,8 @@ func compile(text string, rendered bool) (p *pattern, invalid string, err error)
 		} else {
 			invalid = err.Error()
 		}
-		text = regexp.QuoteMeta(text)
+		// A byte that isn't UTF-8 is the same to a pattern as any other such.
+		text = regexp.QuoteMeta(string([]rune(text)))
 		if tree, err = syntax.Parse(text, syntax.Perl|syntax.FoldCase); err != nil {
 			return nil, "", err
 		}

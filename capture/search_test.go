@@ -187,8 +187,8 @@ func TestSearchTexts(t *testing.T) {
 }
 
 func TestSearchInvalid(t *testing.T) {
-	all := []byte("f(x\nfx\nA[1]{\n")
-	for pattern, want := range map[string]string{"f(x": "1:f(x!", "a[1": "3:A[1]{!", "(?=x)": ""} {
+	all := []byte("f(x\nfx\nA[1]{\nb\xff\xfe\n")
+	for pattern, want := range map[string]string{"f(x": "1:f(x!", "a[1": "3:A[1]{!", "(?=x)": "", "B\xfe\xff": "4:b\xff\xfe!"} {
 		m, err := NewReader(newText(all)).Search(t.Context(), Query{Pattern: pattern})
 		if err != nil {
 			t.Fatal(err)
