@@ -130,7 +130,7 @@ func (p *program) artifactsRead() *cobra.Command {
 		Use: "read [options] ID", Short: "Show a part of kept output, with line numbers",
 		Long: "Shows a page of kept output, with the numbers of its lines: from the beginning, or\nfrom where the options say.",
 		Args: oneArtifact,
-		RunE: func(cmd *cobra.Command, args []string) error {
+		RunE: func(_ *cobra.Command, args []string) error {
 			return p.withArtifact(args[0], func(a *capture.Artifact) error {
 				ctx, stop := untilSignal()
 				defer stop()

@@ -66,8 +66,10 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 		return nil, 0, err
 	}
 	defer func() { _ = eng.close() }()
+	var d *display
 	if !a.json {
-		q.Stdout, q.Stderr = os.Stdout, os.Stderr
+		d = p.newDisplay()
+		q.Stdout, q.Stderr = d.writer(os.Stdout), d.writer(os.Stderr)
 	}
 	spec, err := eng.Resolve(q)
 	if err != nil {
@@ -85,7 +87,9 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	if stdin != nil {
 		go feed(e, stdin, false)
 	}
+	d.watch(e)
 	<-e.Done()
+	d.close()
 	sig := signals.release()
 	res := e.Result()
 	return res, sig, res.Err

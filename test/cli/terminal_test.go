@@ -1,0 +1,95 @@
+package cli
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+)
+
+// screen is a real terminal: tmux's.
+type screen struct {
+	p      *place
+	socket string
+}
+
+// onScreen runs the runner at a terminal of 100 by 30, and leaves a shell there.
+func (p *place) onScreen(env string, args string) *screen {
+	p.t.Helper()
+	s := &screen{p, filepath.Join(p.Home, "tmux")}
+	line := fmt.Sprintf("trap : INT; cd %s; export %s; %s %s; echo code=$?; exec sleep 300", p.Dir, env, p.exe, args)
+	s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "sh", "-c", line)
+	p.t.Cleanup(func() { testenv.Run(p.t, s.command("kill-server")) })
+	return s
+}
+
+func (s *screen) tmux(args ...string) string {
+	s.p.t.Helper()
+	return testenv.Output(s.p.t, s.command(args...))
+}
+
+// shows waits until the screen matches.
+func (s *screen) shows(pattern string) string {
+	s.p.t.Helper()
+	re, text := regexp.MustCompile(pattern), ""
+	defer func() {
+		if s.p.t.Failed() {
+			s.p.t.Logf("the screen:\n%s", text)
+		}
+	}()
+	eventually(s.p.t, "the screen shows "+pattern, func() bool {
+		text = s.tmux("capture-pane", "-p")
+		return re.MatchString(text)
+	})
+	return text
+}
+
+// At a terminal there is a line that says how the command is doing, which is
+// never in one line with its output, and gone at the end.
+func TestTerminal(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		s := p.onScreen("TERM=screen", `run 'echo first; sleep 3; printf "no end"; sleep 2; echo; echo last'`)
+		text := s.shows(`(?m)^first\n\d.*s of 2m0s \| memory .* \| cpu \d+% \| processes [1-9]\d* \| output 6 B$`)
+		if strings.Count(text, "memory") != 1 {
+			t.Errorf("the line is there more than once:\n%s", text)
+		}
+		s.shows(`(?m)^first\nno end$`)
+		s.shows(`(?m)^first\nno end\nlast\nrunner: exit code 0, after .*[^|]*\n(.*\n)?code=0$`)
+	})
+}
+
+// Ctrl-C ends the command and its tree.
+func TestTerminalInterrupt(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		s := p.onScreen("TERM=screen NO_COLOR=1", `run 'sh -c "echo \$\$ >child; exec sleep 300" & echo $$ >shell; echo ready; wait'`)
+		s.shows("ready")
+		pids := []int{p.pidIn("shell"), p.pidIn("child")}
+		s.tmux("send-keys", "C-c")
+		s.shows(`code=130`)
+		p.gone(pids...)
+	})
+}
+
+// A terminal that takes text alone gets no line.
+func TestTerminalDumb(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		s := p.onScreen("TERM=dumb", `run 'echo first; sleep 2'`)
+		if text := s.shows(`code=0`); strings.Contains(text, "processes") {
+			t.Errorf("a line where there should be none:\n%s", text)
+		}
+	})
+}
+
+func (s *screen) command(args ...string) *exec.Cmd {
+	s.p.t.Helper()
+	cmd := s.p.Command("tmux", append([]string{"-S", s.socket}, args...)...)
+	cmd.Env = append(cmd.Env, "TERM=xterm")
+	return cmd
+}
