@@ -44,7 +44,7 @@ func (s *server) describe() string {
 	if spec.SoftTimeout > 0 {
 		soft = seconds(spec.SoftTimeout)
 	}
-	if spec.Timeout > 0 {
+	if spec.Timeout > 0 && spec.Timeout < year {
 		hard = fmt.Sprintf("A command is ended after %s seconds, also in the background.", seconds(spec.Timeout))
 	}
 	return fmt.Sprintf(aboutExecute, soft, hard, spec.Dir)

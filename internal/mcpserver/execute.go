@@ -56,6 +56,9 @@ func (in *executeInput) request() (runner.Request, error) {
 	return q, err
 }
 
+// year is longer than anybody waits.
+const year = 365 * 24 * time.Hour
+
 func isSet(b *bool) bool { return b != nil && *b }
 
 // duration returns a time of so many seconds. Longer ones than a year are cut.
@@ -63,7 +66,6 @@ func duration(s float64) (time.Duration, error) {
 	if math.IsNaN(s) || s < 0 {
 		return 0, fmt.Errorf("%w: %v seconds", runner.ErrInvalidInput, s)
 	}
-	const year = 365 * 24 * time.Hour
 	return time.Duration(min(s, year.Seconds()) * float64(time.Second)), nil
 }
 

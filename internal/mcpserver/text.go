@@ -14,7 +14,7 @@ import (
 // says that all of its output can be read by its id.
 func text(r *runner.Result, whole bool) string {
 	if !r.State.Final() {
-		return running(r) + facts(r)
+		return withFacts(running(r), r)
 	}
 	report := capture.Report{Dir: r.Dir, ExitCode: r.ExitCode, Output: snapshot(r, whole)}
 	first := ""
@@ -33,7 +33,19 @@ func text(r *runner.Result, whole bool) string {
 	case runner.CauseUnknown:
 		first = fmt.Sprintf("The command was ended by signal %d (%s).\n", int(r.Signal), r.Signal)
 	}
-	return first + report.Text() + facts(r)
+	return withFacts(first+report.Text(), r)
+}
+
+// withFacts adds what else a model should know, after a blank line.
+func withFacts(text string, r *runner.Result) string {
+	more := facts(r)
+	switch {
+	case more == "":
+		return text
+	case strings.HasSuffix(text, "\n"):
+		return text + more
+	}
+	return text + "\n" + more
 }
 
 // running is the text of a command that goes on.
@@ -52,7 +64,7 @@ func running(r *runner.Result) string {
 	return b.String()
 }
 
-// facts are what else a model should know.
+// facts are lines, each after its end of the line before.
 func facts(r *runner.Result) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, "\n"+format, args...) }
@@ -70,6 +82,9 @@ func facts(r *runner.Result) string {
 			line("[sandbox: a protected file changed meanwhile: %s: %s]", t.Path, t.What)
 		}
 	}
+	for _, l := range r.LimitsHit {
+		line("[a limit was reached: %s]", l)
+	}
 	if r.OutputHeldOpen {
 		line("[a process still held the output open; there may be more of it]")
 	}
@@ -85,10 +100,7 @@ func facts(r *runner.Result) string {
 	for _, f := range r.Feedback {
 		line("<user_feedback>\n%s\n</user_feedback>", f)
 	}
-	if b.Len() == 0 {
-		return ""
-	}
-	return "\n" + b.String()
+	return b.String()
 }
 
 // snapshot is a result's output as reports have it. What has no artifact may be

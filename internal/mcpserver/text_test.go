@@ -46,14 +46,14 @@ func TestText(t *testing.T) {
 			"Use read_command_output with this id and offset 0 to see what comes next, and kill_command to end it.\n" +
 			"\n[note: n]\n<user_feedback>\ngo on\n</user_feedback>"},
 		{func(r *runner.Result) {
-			r.OutputHeldOpen = true
+			r.OutputHeldOpen, r.LimitsHit = true, []string{"pids"}
 			r.Leftover, r.Survivors = []runner.Survivor{{Pid: 1, Name: "a"}}, []runner.Survivor{{Pid: 2, Name: "b"}}
 			r.Sandbox = &runner.Sandbox{
 				Mode: policy.ReadOnly, Denied: true, Denials: []runner.Denial{{Path: "/x", Hint: "h"}},
 				Tampered: []runner.Tampered{{Path: "/y", What: "changed"}},
 			}
-		}, report + "\n\n[sandbox: file access denied under read-only mode]\ndenied: /x\nhint for the user: h" +
-			"\n[sandbox: a protected file changed meanwhile: /y: changed]\n[a process still held the output open; there may be more of it]" +
+		}, report + "\n[sandbox: file access denied under read-only mode]\ndenied: /x\nhint for the user: h" +
+			"\n[sandbox: a protected file changed meanwhile: /y: changed]\n[a limit was reached: pids]\n[a process still held the output open; there may be more of it]" +
 			"\n[a process that it left was ended: a]\n[a process of it still lives: b, pid 2]"},
 		{func(r *runner.Result) {
 			r.Merged.Omitted, r.Merged.Bytes, r.Merged.Tail, r.Merged.ArtifactErr = 10, 18, []byte("end"), errors.New("full")
