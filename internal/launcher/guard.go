@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -159,6 +160,9 @@ type guard struct {
 	// that is the one that the terminal talks to.
 	group   int
 	started atomic.Pointer[launch.Started] // nil before it is there
+	// starting is held while the command is started, and for good when
+	// everything is ended: nothing is born after that.
+	starting sync.Mutex
 	// domain says that kill(-1) reaches the command's processes and no others.
 	domain bool
 }
@@ -188,10 +192,21 @@ func newGuard(pipe int) (*guard, error) {
 			}
 		}
 		g.killAll()
+		g.starting.Lock() // what was being started has been, and may have missed that
+		g.killAll()
 		g.removeGroup()
 		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
 	}()
 	return g, nil
+}
+
+// start starts the command. A nil guard doesn't mind.
+func (g *guard) start(s *launch.Sandbox, c *launch.Command) (*launch.Started, error) {
+	if g != nil {
+		g.starting.Lock()
+		defer g.starting.Unlock()
+	}
+	return s.Start(c)
 }
 
 // watches says what was started. A nil guard doesn't care.

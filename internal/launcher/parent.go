@@ -193,7 +193,7 @@ func (p process) Reap() (e launch.Ended, err error) {
 // was tampered with is reported, and put back if that is asked for.
 func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *options, g *guard) (int, error) {
 	p := newParent(c.NewSession)
-	started, err := s.Start(c)
+	started, err := g.start(s, c)
 	if err != nil {
 		return 0, err
 	}
