@@ -33,8 +33,9 @@ const (
 	lines = 200
 	// most bounds how many denials are named.
 	most = 8
-	// lineBytes bounds what is kept of a line.
+	// lineBytes bounds what is kept of a line, longLine what is looked at.
 	lineBytes = 512
+	longLine  = 8192
 )
 
 // Command is a command that failed.
@@ -182,6 +183,9 @@ func folderThere(path string, op policy.Op) bool {
 var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
 
 func clean(line []byte) string {
+	if len(line) > longLine {
+		return ""
+	}
 	if bytes.IndexByte(line, '\x1b') >= 0 {
 		line = colours.ReplaceAll(line, nil)
 	}
