@@ -148,16 +148,16 @@ func (r *row) clear() {
 	r.text, r.cells, r.extra, r.width = r.text[:0], nil, nil, 0
 }
 
-// insert moves what is right of x by n blank columns, up to the right edge.
-func (r *row) insert(x, n int) {
+// insert moves what is right of x by n blank columns, up to a right edge.
+func (r *row) insert(x, n, edge int) {
 	if x >= r.width {
 		return
 	}
 	r.edit()
 	r.uncover(x)
-	n = min(n, r.columns-x)
+	n = min(n, edge-x)
 	r.cells = slices.Insert(r.cells, x, make([]cell, n)...)
-	r.cells = r.cells[:min(len(r.cells), r.columns)]
+	r.cells = r.cells[:min(len(r.cells), edge)]
 	r.width = len(r.cells)
 }
 

@@ -26,14 +26,18 @@ type Screen struct {
 	// Rows is how many rows can be reached; 0 stands for 64.
 	Rows int `json:"rows,omitempty"`
 	// Columns is after how many a line goes on in the next row; 0 stands for
-	// 4096. The line stays one line. It matters for what a carriage return goes
-	// back to, so take that of the terminal if there was one.
+	// 4096, of which the cursor can be moved to the first 256 and as far as there
+	// is text. The line stays one line. It matters for what a carriage return
+	// goes back to, so take that of the terminal if there was one.
 	Columns int `json:"columns,omitempty"`
 }
 
 const (
 	defaultRows    = 64
 	defaultColumns = 4096
+	// defaultReach is how far the cursor can be moved by default. Without a limit
+	// a few bytes would make thousands of blanks.
+	defaultReach = 256
 	// maxScreen bounds both.
 	maxScreen = 16 << 10
 )
@@ -53,6 +57,7 @@ func (s Screen) size() (rows, columns int) {
 // screen is a terminal that gives away what scrolls off its top.
 type screen struct {
 	rows, columns int
+	reach         int // how far the cursor can be moved where there is no text
 	emit          lineSink
 
 	// mark is where in the stream the next byte is. Whoever writes may set it.
@@ -92,6 +97,9 @@ type mark struct{ line, offset int64 }
 func newScreen(s Screen, m mark, emit lineSink) *screen {
 	t := &screen{mark: m, emit: emit}
 	t.rows, t.columns = s.size()
+	if t.reach = t.columns; s.Columns <= 0 {
+		t.reach = defaultReach
+	}
 	return t
 }
 

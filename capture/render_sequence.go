@@ -139,7 +139,7 @@ func (t *screen) csi(final byte) {
 	case 'B', 'e': // down
 		t.y = min(t.y+s.count(), t.rows-1)
 	case 'C', 'a': // right
-		t.x = min(t.x+s.count(), t.columns-1)
+		t.x = max(t.x, t.within(t.x+s.count()))
 	case 'D': // left
 		t.x = max(0, min(t.x, t.columns-1)-s.count())
 	case 'E': // down, at the beginning
@@ -147,11 +147,12 @@ func (t *screen) csi(final byte) {
 	case 'F': // up, at the beginning
 		t.y, t.x = max(0, t.y-s.count()), 0
 	case 'G', '`': // to a column
-		t.x = min(s.count(), t.columns) - 1
+		t.x = t.within(s.count() - 1)
 	case 'd': // to a row
 		t.y = min(s.count(), t.rows) - 1
 	case 'H', 'f': // to a row and a column
-		t.y, t.x = min(s.count(), t.rows)-1, min(max(1, s.param(1, 1)), t.columns)-1
+		t.y = min(s.count(), t.rows) - 1
+		t.x = t.within(max(1, s.param(1, 1)) - 1)
 	case 's':
 		t.save()
 	case 'u':
@@ -186,8 +187,17 @@ func (t *screen) csiRow(r *row, final byte) {
 	case 'P': // delete characters
 		r.remove(x, s.count())
 	case '@': // insert blanks
-		r.insert(x, s.count())
+		r.insert(x, s.count(), max(t.reach, r.width))
 	}
+}
+
+// within returns the column to which the cursor can be moved.
+func (t *screen) within(x int) int {
+	limit := t.reach
+	if t.y < len(t.lines) {
+		limit = max(limit, t.lines[t.y].width)
+	}
+	return min(x, limit-1, t.columns-1)
 }
 
 func (t *screen) save()    { t.saved.y, t.saved.x = t.y, t.x }

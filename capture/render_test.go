@@ -68,7 +68,11 @@ func TestShow(t *testing.T) {
 		{"a control in a sequence", rendered, "abc\x1b[\r1CX\n", "aXc\n"},
 		{"cancelled", rendered, "a\x1b]0;x\x18b\x1b[3\x1ac\n", "abc\n"},
 		{"escape twice", rendered, "a\x1b\x1b[31mb\n", "ab\n"},
-		{"huge parameter", rendered, "a\x1b[99999999999999999999Cb\x1b[18446744073709551617Dc\n", "c" + strings.Repeat(" ", defaultColumns-2) + "b\n"},
+		{"huge parameter", rendered, "a\x1b[99999999999999999999Cb\x1b[18446744073709551617Dc\n", "c" + strings.Repeat(" ", defaultReach-2) + "b\n"},
+
+		{"as far as there is text", rendered, strings.Repeat("x", 300) + "\r\x1b[299Cy\x1b[290Gz\n", strings.Repeat("x", 289) + "zxxxxxxxxxy\n"},
+		{"right in a wide screen", View{Render: true, Screen: Screen{Columns: 1000}}, "\x1b[999Cx\n", strings.Repeat(" ", 999) + "x\n"},
+		{"not back by going right", rendered, strings.Repeat("x", 300) + "\x1b[Cy\n", strings.Repeat("x", 300) + "y\n"},
 
 		{"cursor up", rendered, "a: 0%\nb: 0%\n\x1b[2Aa: 9%\nb: 9%\ndone\n", "a: 9%\nb: 9%\ndone\n"},
 		{"up and erase", rendered, "one\ntwo\nthree\n\x1b[3A\x1b[J1\n", "1\n"},
