@@ -108,6 +108,9 @@ func (q *question) explain() {
 		return
 	case policy.ReasonGranted:
 		q.Text = "granted by the rule for " + q.Rule.Path.String() + " (" + string(q.Rule.Origin) + ")"
+		if o := q.Rule.Origin; (o == policy.FromTmp || o == policy.FromDevice) && q.private() {
+			q.Text += "; the folder is the command's own: what is there outside isn't seen"
+		}
 		if q.Protected == "" {
 			return
 		}
@@ -152,6 +155,16 @@ func (q *question) explain() {
 		q.Allowed = true
 		q.Text += "; but this machine can't refuse it: " + f.Why
 	}
+}
+
+// private reports whether the path lies in a folder that the command gets for
+// itself.
+func (q *question) private() bool {
+	if !q.v.resolved.Policy.PrivateTmp || q.feature(policy.PromisePrivateTmp, policy.Enforced).State != policy.Enforced {
+		return false
+	}
+	real := q.verdict.Real
+	return within(real, "/tmp") || within(real, "/dev/shm") || within(real, "/dev/pts")
 }
 
 // feature returns how far a promise is held, by a mechanism of the state that

@@ -115,6 +115,24 @@ func TestWhy(t *testing.T) {
 	}
 }
 
+// With folders of its own, what a command finds in /tmp isn't what the caller
+// does.
+func TestWhyPrivate(t *testing.T) {
+	needLandlock(t)
+	inside, _ := places(t)
+	p := workspace(inside)
+	p.PrivateTmp, p.BestEffort = true, true
+	for path, own := range map[string]bool{"/tmp/x": true, "/dev/shm/x": true, "/dev/null": false, inside + "/x": false} {
+		a, err := launch.Why(p, launch.Options{}, path, policy.OpWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(a.Text, "command's own"); !a.Allowed || got != (own && prepare(t, p).Applied().Backend == launch.BackendMountns) {
+			t.Errorf("Why(%s) = %+v; want the command's own: %v", path, a, own)
+		}
+	}
+}
+
 // alone compares an answer with what happens under Landlock alone, where what is
 // protected or hidden isn't.
 func alone(t *testing.T, p policy.Policy, path string, op policy.Op, script string) {
