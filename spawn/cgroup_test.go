@@ -1,6 +1,7 @@
 package spawn_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -74,6 +75,55 @@ func TestStartCgroup(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Where clone3 is refused, as in many containers, the child joins its group.
+func TestStartCgroupNoClone3(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a control group everywhere")
+	}
+	dir := newCgroup(t)
+	if dir == "" {
+		testenv.Skip(t, "needs a writable version 2 hierarchy of control groups")
+	}
+	out, ws := run(t, &spawn.Plan{
+		Path: "/proc/self/exe", Argv: []string{"spawn.test", dir}, Env: append(os.Environ(), "SPAWN_HELPER=no-clone3"), NoNewPrivs: true,
+		Filters: [][]unix.SockFilter{{
+			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 0}, // the number of the call
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_CLONE3, Jt: 0, Jf: 1},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+			{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
+		}},
+	})
+	if ws != 0 || !strings.Contains(string(out), "0::/"+filepath.Base(dir)+"\n") {
+		t.Errorf("status %v, groups\n%s", ws, out)
+	}
+}
+
+// noClone3 starts a command in the group that is its argument.
+func noClone3(args []string) int {
+	if _, _, e := unix.Syscall(unix.SYS_CLONE3, 0, 0, 0); e != unix.ENOSYS {
+		fmt.Fprintln(os.Stderr, "clone3:", e)
+		return 1
+	}
+	folder, err := os.Open(args[0])
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	p, err := spawn.Start(&spawn.Plan{
+		Path: "/bin/cat", Argv: []string{"cat", "/proc/self/cgroup"}, Files: []int{0, 1, 2}, CgroupFD: int(folder.Fd()),
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(p.Pid, &ws, 0, nil); err != nil || ws != 0 {
+		fmt.Fprintln(os.Stderr, err, ws)
+		return 1
+	}
+	return 0
 }
 
 // The descriptor refers to the process: it becomes readable when that ends,

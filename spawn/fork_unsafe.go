@@ -3,6 +3,7 @@ package spawn
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"unsafe"
@@ -36,7 +37,30 @@ func vforkSyscall(trap, a1, a2, a3 uintptr) (r1, errno uintptr)
 // one step, which emulators don't know.
 var noClonePidFD atomic.Bool
 
+// start makes the child in its group, or, where clone3(2) is refused, as the
+// filters of container engines do, has it join that.
 func (g *program) start() (*Process, error) {
+	p, err := g.startInside()
+	var e *Error
+	if g.plan.CgroupFD == 0 || !errors.As(err, &e) || e.Stage != StageClone ||
+		e.Errno != syscall.ENOSYS && e.Errno != syscall.EPERM {
+		return p, err
+	}
+	procs, err := unix.Openat(g.plan.CgroupFD, "cgroup.procs", unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &Error{Stage: StageCgroup, Errno: err.(syscall.Errno), Name: "cgroup.procs"}
+	}
+	defer func() { _ = unix.Close(procs) }()
+	joining := *g.plan
+	joining.CgroupFD, joining.JoinFDs = 0, append(slices.Clone(joining.JoinFDs), procs)
+	prog, err := compile(&joining)
+	if err != nil {
+		return nil, err
+	}
+	return prog.startInside()
+}
+
+func (g *program) startInside() (*Process, error) {
 	if !noClonePidFD.Load() {
 		p, err := g.startWith(unix.CLONE_PIDFD)
 		var e *Error
