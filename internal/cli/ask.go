@@ -60,7 +60,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 		f.StringVar(&a.shell, "shell", "", "`SHELL` with its options, such as 'bash -o pipefail'")
 		f.StringVar(&a.stdin, "stdin", "", "give it `FILE`, or - for standard input; by default it reads nothing")
 		a.envFlags(f)
-		f.BoolVar(&a.pty, "pty", false, "give it a terminal of its own")
+		f.BoolVar(&a.pty, "pty", false, "give it a terminal of its own; what is typed at this one goes there")
 	})
 	group(f, groupTime, func(f *pflag.FlagSet) {
 		f.Var(&a.timeout, "timeout", "end it after `TIME`, such as 90, 90s or 1h, or none")
@@ -99,6 +99,10 @@ func (a *ask) request(cmd *cobra.Command, args []string) (q runner.Request, stdi
 		if q.Dir, err = filepath.Abs(a.cwd); err != nil {
 			return q, nil, err
 		}
+	}
+	if a.pty {
+		size := sizeOf(os.Stdin)
+		q.Terminal = &size
 	}
 	if a.killAfter != 0 {
 		q.Stop = []runner.StopStep{{Signal: syscall.SIGTERM, Wait: max(0, time.Duration(a.killAfter))}}

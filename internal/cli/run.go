@@ -68,7 +68,9 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	defer func() { _ = eng.close() }()
 	var d *display
 	if !a.json {
-		d = p.newDisplay()
+		if !a.pty { // whose screen is the command's
+			d = p.newDisplay()
+		}
 		q.Stdout, q.Stderr = d.writer(os.Stdout), d.writer(os.Stderr)
 	}
 	spec, err := eng.Resolve(q)
@@ -88,7 +90,12 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 		go feed(e, stdin, false)
 	}
 	d.watch(e)
+	detach := func() {}
+	if a.pty && stdin == nil && !a.json {
+		detach = attach(e)
+	}
 	<-e.Done()
+	detach()
 	d.close()
 	sig := signals.release()
 	res := e.Result()

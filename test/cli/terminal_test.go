@@ -93,3 +93,18 @@ func (s *screen) command(args ...string) *exec.Cmd {
 	cmd.Env = append(cmd.Env, "TERM=xterm")
 	return cmd
 }
+
+// With --pty the command has a terminal of its own, to which goes what is typed,
+// Ctrl-C among it, and this one's size.
+func TestTerminalOfItsOwn(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		s := p.onScreen("TERM=screen", `run --pty 'stty size; read line; echo "got $line"; trap "echo caught; exit 9" INT; sleep 100 & wait'`)
+		s.shows(`(?m)^30 100$`)
+		s.tmux("send-keys", "hello", "Enter")
+		s.shows(`(?m)^got hello$`)
+		s.tmux("send-keys", "C-c")
+		s.shows(`caught`)
+		s.shows(`(?m)code=9$`)
+	})
+}
