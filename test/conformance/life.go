@@ -234,7 +234,7 @@ func (life life) try(ctx context.Context, a *arena, l launcher, patience time.Du
 	}()
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	patient := time.NewTimer(10 * patience)
+	patient := time.NewTimer(sessionTime)
 	defer patient.Stop()
 	select {
 	case <-beats:
@@ -244,7 +244,7 @@ func (life life) try(ctx context.Context, a *arena, l launcher, patience time.Du
 		}
 	case <-patient.C:
 		killIt(cmd)
-		return false, errors.New("nothing was started in " + (10 * patience).String())
+		return false, errors.New("nothing was started in " + sessionTime.String())
 	}
 	if life.end != nil {
 		life.end(cmd)
@@ -311,5 +311,5 @@ func measure(ctx context.Context, a *arena) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return min(max(20*time.Since(begun)/3, 700*time.Millisecond), 10*time.Second), nil
+	return min(max(30*time.Since(begun)/3, 1500*time.Millisecond), 10*time.Second), nil
 }
