@@ -28,12 +28,24 @@ this program, however it comes.`,
 	}
 	a.flags(cmd.Flags())
 	group(cmd.Flags(), groupOutput, func(f *pflag.FlagSet) {
-		f.BoolVar(&summary, "summary", false, "say at the end how it went, as is done at a terminal")
+		f.BoolVar(&summary, summaryOption, false, "say at the end how it went, as is done at a terminal")
+	})
+	group(cmd.Flags(), groupTime, func(f *pflag.FlagSet) {
+		f.Var(&a.soft, softOption, "stop waiting after `TIME`, and let it go on in the background")
 	})
 	return cmd
 }
 
+// Options of run that the supervisor of a command gets, too.
+const (
+	summaryOption = "summary"
+	softOption    = "soft-timeout"
+)
+
 func (p *program) run(cmd *cobra.Command, a *ask, args []string, summary bool) error {
+	if a.soft > 0 {
+		return p.runSoft(cmd, a, args)
+	}
 	res, sig, err := p.runIt(cmd, a, args)
 	if res == nil {
 		if a.json {

@@ -148,6 +148,8 @@ func (p *program) superviseCommand() *cobra.Command {
 		RunE:   func(cmd *cobra.Command, args []string) error { return p.supervise(cmd, a, args) },
 	}
 	a.flags(cmd.Flags())
+	cmd.Flags().Bool(summaryOption, false, "")
+	cmd.Flags().Var(&a.soft, softOption, "")
 	return cmd
 }
 
@@ -160,13 +162,18 @@ func (p *program) supervise(cmd *cobra.Command, a *startAsk, args []string) erro
 	if err != nil {
 		return err
 	}
+	timeout := runner.None
+	if a.soft != 0 { // it is a run's, until that has waited long enough
+		timeout, a.merge = 0, a.merge && cmd.Flags().Changed("merge")
+	}
 	q, stdin, err := a.request(cmd, args)
 	if err != nil {
 		return err
 	}
+	q.SoftTimeout = 0
 	q.OpenStdin = q.OpenStdin || a.interactive
 	eng, err := p.engine(&a.ask, func(c *runner.Config) {
-		c.SaveAll, c.Timeout = true, runner.None
+		c.SaveAll, c.Timeout = true, timeout
 	})
 	if err != nil {
 		return err
