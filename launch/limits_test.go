@@ -97,7 +97,7 @@ func feature(a launch.Applied, promise policy.Promise) policy.Feature {
 // Under each backend the command is in its group from the start, can't leave it,
 // and what it leaves in it is ended.
 func TestLimits(t *testing.T) {
-	l := policy.Limits{Memory: 200 << 20, Pids: 30, CPUs: 1}
+	l := policy.Limits{Memory: 200 << 20, Pids: 30, CPUs: 64}
 	place := needGroups(t, l)
 	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
 		testenv.CheckFDs(t)
