@@ -1,6 +1,7 @@
 package spawn_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -124,6 +125,44 @@ func noClone3(args []string) int {
 		return 1
 	}
 	return 0
+}
+
+// Linux kills at birth what is made in a group in which something was killed
+// before. It is started there all the same.
+func TestStartInKilledCgroup(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can make a control group everywhere")
+	}
+	dir := newCgroup(t)
+	if dir == "" {
+		testenv.Skip(t, "needs a writable version 2 hierarchy of control groups")
+	}
+	folder, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = folder.Close() }()
+	first, err := spawn.Start(&spawn.Plan{Path: "/bin/sleep", Argv: []string{"sleep", "1000"}, Files: []int{-1, -1, -1}, CgroupFD: int(folder.Fd())})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); err != nil {
+		_ = unix.Kill(first.Pid, unix.SIGKILL)
+		wait(t, first)
+		testenv.Skip(t, "needs cgroup.kill (Linux 5.14): %v", err)
+	}
+	wait(t, first)
+	for range 3 {
+		out, ws := run(t, &spawn.Plan{Path: "/bin/cat", Argv: []string{"cat", "/proc/self/cgroup"}, CgroupFD: int(folder.Fd())})
+		if ws != 0 || !strings.Contains(string(out), "0::/"+filepath.Base(dir)+"\n") {
+			t.Errorf("status %v, groups\n%s", ws, out)
+		}
+	}
+	_, err = spawn.Start(&spawn.Plan{Path: "/nothing", Argv: []string{"x"}, Files: []int{-1, -1, -1}, CgroupFD: int(folder.Fd())})
+	var e *spawn.Error
+	if !errors.As(err, &e) || e.Stage != spawn.StageExec || e.Errno != unix.ENOENT {
+		t.Errorf("Start of what isn't there = %v", err)
+	}
 }
 
 // The descriptor refers to the process: it becomes readable when that ends,

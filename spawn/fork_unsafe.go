@@ -37,13 +37,19 @@ func vforkSyscall(trap, a1, a2, a3 uintptr) (r1, errno uintptr)
 // one step, which emulators don't know.
 var noClonePidFD atomic.Bool
 
+// errStillborn says that the child was killed before its first instruction.
+var errStillborn = &Error{Stage: StageClone, Errno: syscall.ECANCELED}
+
 // start makes the child in its group, or, where clone3(2) is refused, as the
-// filters of container engines do, has it join that.
+// filters of container engines do, has it join that. So it does where the child
+// is stillborn: Linux kills what is made in a group when something was killed by
+// cgroup.kill in that group before, or in the caller's, and not as often in the
+// other one.
 func (g *program) start() (*Process, error) {
 	p, err := g.startInside()
 	var e *Error
 	if g.plan.CgroupFD == 0 || !errors.As(err, &e) || e.Stage != StageClone ||
-		e.Errno != syscall.ENOSYS && e.Errno != syscall.EPERM {
+		e.Errno != syscall.ENOSYS && e.Errno != syscall.EPERM && e.Errno != syscall.ECANCELED {
 		return p, err
 	}
 	procs, err := unix.Openat(g.plan.CgroupFD, "cgroup.procs", unix.O_WRONLY|unix.O_CLOEXEC, 0)
@@ -112,6 +118,14 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 
 	var r report
 	n := readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+	if g.clone.flags != 0 { // the child says that it lives
+		if n == 0 {
+			_ = unix.Close(int(g.pidfd))
+			reap(int(pid))
+			return nil, errStillborn
+		}
+		n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+	}
 	if n == 0 { // closed by the exec
 		return &Process{Pid: int(pid), PidFD: int(g.pidfd)}, nil
 	}
@@ -151,6 +165,9 @@ func (g *program) fork(flags uintptr) (pid, errno uintptr) {
 //go:norace
 //go:nocheckptr
 func (g *program) child() {
+	if g.clone.flags != 0 {
+		syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
+	}
 	if len(g.joins) == 0 {
 		g.run(true)
 	} else if g.joinAll() && g.mountEach() {
