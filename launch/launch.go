@@ -195,6 +195,14 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	return s, nil
 }
 
+// Mounts reports whether [Prepare] may make a sandbox with mounts of its own: no
+// process in a Landlock domain that handles files could start a command in it.
+func Mounts(p policy.Policy, o Options) bool {
+	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
+	s.boxed = s.wantsBox()
+	return s.boxed || s.wantsLayer()
+}
+
 // buildTried is build with what was found to work here, by trying.
 func (s *Sandbox) buildTried() (*variant, error) {
 	if s.boxed {

@@ -11,19 +11,21 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
 
 // With --supervise the launcher is three processes. The outer one starts the
-// guard, which is this program again, in a Landlock domain that does nothing
-// but keep signals in, and holds a pipe to it. The guard starts the command
-// one domain deeper. When the command ends, or the pipe does because the outer
-// process is gone, the guard kills everything in its domain by one call: what
-// made itself a daemon is in it too, nothing outside is, and the command can't
-// signal the guard.
+// guard, which is this program again, and holds a pipe to it. The guard adopts
+// every orphan and starts the command. When the command ends, or the pipe does
+// because the outer process is gone, the guard kills all that descends from it
+// until nothing does: what made itself a daemon too, and nothing else. Where the
+// command gets no mounts, the guard is in a Landlock domain that keeps signals
+// in, with the command one deeper, and kills everything in it by one call.
 
 // supervise starts the guard, which does what args say, and waits for it.
 func supervise(o *options, args []string) (int, error) {
@@ -50,7 +52,7 @@ func supervise(o *options, args []string) (int, error) {
 	}
 	watchOwnParent(pipe[1], o.parent)
 
-	domain, err := keepSignalsIn(landlock.Probe())
+	domain, err := o.guardDomain()
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageRules, Err: err}
 	}
@@ -106,14 +108,25 @@ func self() string {
 	return path
 }
 
-// keepSignalsIn makes the guard's domain. Below ABI 6 there is none, and the
-// guard finds what to kill among its descendants.
-func keepSignalsIn(s landlock.Support) (*landlock.Domain, error) {
+// guardDomain makes the guard's domain, which keeps signals in. A domain forbids
+// moves between folders unless it handles them, and one that does forbids
+// mounts: where the command may get mounts there is none. The guard then finds
+// what to kill among its descendants, as it does below ABI 6.
+func (o *options) guardDomain() (*landlock.Domain, error) {
 	var rs landlock.Ruleset
-	if s.ABI >= signalABI {
+	if o.inDomain() {
 		rs.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
+		rs.HandledFS = unix.LANDLOCK_ACCESS_FS_REFER
+		rs.Paths = []landlock.PathRule{{Grant: policy.Grant{Path: "/"}, Rights: unix.LANDLOCK_ACCESS_FS_REFER}}
 	}
 	return rs.Create()
+}
+
+// inDomain reports whether the guard has a domain. The launcher and the guard
+// come to the same result. Without /proc no descendant is found.
+func (o *options) inDomain() bool {
+	return landlock.Probe().ABI >= signalABI &&
+		(!launch.Mounts(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap}) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
 }
 
 // signalABI is the version of Landlock that can keep signals in.
@@ -165,12 +178,17 @@ type guard struct {
 	starting sync.Mutex
 	// domain says that kill(-1) reaches the command's processes and no others.
 	domain bool
+	// tree is what descends from the guard, which adopts every orphan of the
+	// command's.
+	mu   sync.Mutex
+	tree *proctree.Tree
 }
 
 // newGuard makes this process the one that orphans of the command are given
 // to, so that it sees when there are none left, and ends everything when the
 // pipe ends.
-func newGuard(pipe int) (*guard, error) {
+func newGuard(o *options) (*guard, error) {
+	pipe := o.guardFD
 	unix.CloseOnExec(pipe)
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("prctl", err)}
@@ -179,7 +197,7 @@ func newGuard(pipe int) (*guard, error) {
 	if err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("getpgid", err)}
 	}
-	g := &guard{pipe: pipe, group: group, domain: landlock.Probe().ABI >= signalABI}
+	g := &guard{pipe: pipe, group: group, domain: o.inDomain(), tree: proctree.New(os.Getpid(), "")}
 	go func() {
 		b := make([]byte, 1)
 		for {
@@ -193,7 +211,9 @@ func newGuard(pipe int) (*guard, error) {
 		}
 		g.killAll()
 		g.starting.Lock() // what was being started has been, and may have missed that
-		g.killAll()
+		for g.killAll() > 0 {
+			pause()
+		}
 		g.removeGroup()
 		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
 	}()
@@ -224,16 +244,22 @@ func (g *guard) removeGroup() {
 	}
 }
 
-// killAll kills every process of the command. Those that were forked while it
-// looked are killed in the next round.
-func (g *guard) killAll() {
+// killAll kills every process of the command, and returns how many it found
+// without a domain: those that were forked meanwhile are killed by the next call.
+func (g *guard) killAll() (found int) {
 	if g.domain {
 		_ = unix.Kill(-1, syscall.SIGKILL)
-		return
+		return 0
 	}
-	for _, pid := range descendants(os.Getpid()) {
-		_ = unix.Kill(pid, syscall.SIGKILL)
-	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.tree.SignalEach(syscall.SIGKILL, os.Getpid())
+}
+
+// pause waits for a moment, in which what was killed ends.
+func pause() {
+	wait := unix.NsecToTimespec(int64(time.Millisecond))
+	_, _ = unix.Ppoll(nil, &wait, nil)
 }
 
 // endRest waits for what the command has left, and kills it when linger is
@@ -249,13 +275,25 @@ func (g *guard) endRest(linger time.Duration) {
 		close(over)
 	}
 	for {
+		flags := 0
 		select {
 		case <-over:
 			g.killAll()
+			flags = unix.WNOHANG
 		default:
 		}
-		if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
-			return
+		for {
+			pid, err := unix.Wait4(-1, nil, flags, nil)
+			if errors.Is(err, unix.ECHILD) {
+				return
+			}
+			if flags == 0 || err != nil {
+				break
+			}
+			if pid == 0 { // none has ended at the moment
+				pause()
+				break
+			}
 		}
 	}
 }

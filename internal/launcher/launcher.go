@@ -93,7 +93,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 		NewSession: o.newSession, Linger: o.linger,
 	}
 	if o.guardFD >= 0 {
-		g, err := newGuard(o.guardFD)
+		g, err := newGuard(o)
 		if err != nil {
 			return 0, err
 		}

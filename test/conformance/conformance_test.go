@@ -171,13 +171,6 @@ var unborn = []string{"attributes", "info-swapped", "worktree-config", "reposito
 // packed are what git can't do where the common folder isn't granted.
 var packed = []string{"git-delete-branch", "git-pack-refs", "git-gc", "git-rebase"}
 
-// moves are from one folder into another. Under a guard, whose domain handles no
-// file rights, the kernel refuses them.
-var moves = []string{
-	"inside-exchange-dir", "inside-exchange-own", "inside-link-away", "inside-link-here", "inside-rename-away",
-	"inside-rename-dir-away", "inside-rename-here", "inside-tmpfile-linkat",
-}
-
 // promised reports whether a check is part of what the launcher promises, with
 // what it says that it applies.
 func promised(x result, said launch.Applied, supervised bool) bool {
@@ -186,13 +179,7 @@ func promised(x result, said launch.Applied, supervised bool) bool {
 	}
 	switch x.Family {
 	case "control":
-		switch {
-		case slices.Contains(packed, x.Check):
-			return said.Backend != launch.BackendLandlock
-		case slices.Contains(moves, x.Check):
-			return !supervised
-		}
-		return true
+		return !slices.Contains(packed, x.Check) || said.Backend != launch.BackendLandlock
 	case "write", "detour", "mount", "system":
 		return enforced(policy.PromiseWrite)
 	case "signal":
