@@ -211,7 +211,11 @@ func newGuard(o *options) (*guard, error) {
 		}
 		g.killAll()
 		g.starting.Lock() // what was being started has been, and may have missed that
-		for g.killAll() > 0 {
+		// Twice: what is born or adopted while it looks is seen the next time.
+		for none := 0; none < 2; none++ {
+			if g.killAll() > 0 {
+				none = -1
+			}
 			pause()
 		}
 		g.removeGroup()

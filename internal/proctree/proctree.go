@@ -102,7 +102,7 @@ func (t *Tree) Scan() []Process {
 			t.start = p.Start
 		}
 	}
-	all := list()
+	all := settle(list())
 	members := map[int]Reason{}
 	for _, p := range all {
 		if why := t.belongs(p); why != "" {
@@ -294,6 +294,24 @@ func lastNumber() (int, bool) {
 	}
 	n, err := strconv.Atoi(string(f[4]))
 	return n, err == nil
+}
+
+// settle reads those again whose parent isn't there: it has ended meanwhile,
+// and they have another one.
+func settle(all []entry) []entry {
+	there := make(map[int]bool, len(all))
+	for _, e := range all {
+		there[e.Pid] = true
+	}
+	for i, e := range all {
+		if there[e.ppid] || e.ppid == 0 {
+			continue
+		}
+		if now, ok := read(e.Pid); ok && now.Start == e.Start {
+			all[i] = now
+		}
+	}
+	return all
 }
 
 // list reads all processes.
