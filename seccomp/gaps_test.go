@@ -54,7 +54,7 @@ func TestNoForeignGroups(t *testing.T) {
 		tool, out string
 		args      []string
 	}{
-		{"sh", "5", []string{"-c", "echo $(echo 2 | cat) | sed s/2/5/ & wait"}},
+		{"bash", "5", []string{"-c", "echo $(echo 2 | cat) | sed s/2/5/ & wait"}},
 		{"python3", "3 4 5 hello", []string{"-c", pythonLocal}},
 		{"node", "worker 42\nchild hello", []string{"-e", nodeLocal}},
 		{"go", "go version", []string{"version"}},

@@ -18,7 +18,7 @@ func TestOwnBuild(t *testing.T) {
 	testenv.NeedTool(t, "go", "git")
 	root := testenv.ModuleRoot(t)
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
-		testenv.Skip(t, "no repository: %v", err)
+		t.Skipf("no repository, as in a copy of the source: %v", err)
 	}
 	dir := testenv.Dir(t)
 	// A repository of its own with what there is now, and a worktree of it.

@@ -87,7 +87,6 @@ var setupFailures = []struct {
 	{args: []string{"--zzzzzz", "tree", "true"}, stage: "usage", says: "unknown option --zzzzzz", hint: "--help"},
 	{args: []string{"-x", "tree", "true"}, stage: "usage", says: "unknown option -x"},
 	{args: []string{"--rw"}, stage: "usage", says: "--rw"},
-	{args: []string{"--memory", "1G", "tree", "true"}, stage: "usage", says: "--memory is not available in this version"},
 	{args: []string{"--backend", "nonsense", "tree", "true"}, stage: "policy", says: "nonsense"},
 	{args: []string{"--net", "lan", "tree", "true"}, stage: "policy", says: `"lan": no such network mode`},
 	{args: []string{"--json", "tree", "true"}, stage: "usage", says: "--json goes with --explain"},
