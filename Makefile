@@ -63,7 +63,7 @@ user-test: ## the tests as uid 1000 (when root)
 	scripts/test-as-user.sh
 
 test-vm: ## the tests on other kernels, in guests; docs/vm.md says what it needs
-	$(GO) run ./test/vm/matrix
+	$(GO) run ./test/vm/matrix $(VM_FLAGS)
 
 test-vm-all: ## the same, with more combinations
 	$(GO) run ./test/vm/matrix -all

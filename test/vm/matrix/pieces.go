@@ -54,7 +54,7 @@ func (p piece) prepare(ctx context.Context, vmrun string) error {
 		return nil
 	}
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return context.Cause(ctx)
 	}
 	said := strings.TrimSpace(string(out))
 	if said == "" {

@@ -43,6 +43,12 @@ func (m *matrix) close() {
 func (m *matrix) run(ctx context.Context, cells []cell) []result {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	begin := ctx // when no cell begins any more
+	if m.within > 0 {
+		var stop context.CancelFunc
+		begin, stop = context.WithTimeoutCause(ctx, m.within, errLate)
+		defer stop()
+	}
 	m.pieces = prepare(ctx, m.builds.vmrun, cells)
 	results := make([]result, len(cells))
 	slots := make(chan struct{}, m.parallel)
@@ -53,13 +59,26 @@ func (m *matrix) run(ctx context.Context, cells []cell) []result {
 			break
 		}
 		wg.Go(func() {
-			results[i] = m.runCell(ctx, c)
+			results[i] = m.tryCell(ctx, begin, c)
 			fmt.Fprintln(os.Stderr, "matrix:", progress(results[i]))
 			<-slots
 		})
 	}
 	wg.Wait()
 	return results
+}
+
+// errLate is why a cell didn't begin.
+var errLate = errors.New("the time of -within was over")
+
+// tryCell runs a cell, and once more if it failed.
+func (m *matrix) tryCell(ctx, begin context.Context, c cell) result {
+	r := m.runCell(ctx, begin, c)
+	if r.problems == nil || begin.Err() != nil {
+		return r
+	}
+	fmt.Fprintf(os.Stderr, "matrix: %s FAILED, and is run again:\n  %s\n", c.name, strings.Join(r.problems, "\n  "))
+	return m.runCell(ctx, begin, c)
 }
 
 // progress is a line on a cell that has ended.
@@ -77,9 +96,13 @@ func progress(r result) string {
 const cellTime = 12 * time.Minute
 
 // runCell runs one cell, once its kernel and image are there.
-func (m *matrix) runCell(ctx context.Context, c cell) result {
+func (m *matrix) runCell(ctx, begin context.Context, c cell) result {
 	r := result{cell: c}
 	var args []string
+	if begin.Err() != nil {
+		r.missing = context.Cause(begin).Error()
+		return r
+	}
 	if c.host() {
 		var err error
 		if args, err = m.hostCommand(c); err != nil {
@@ -87,7 +110,7 @@ func (m *matrix) runCell(ctx context.Context, c cell) result {
 			return r
 		}
 	} else {
-		if err := m.pieces.wait(ctx, c); err != nil {
+		if err := m.pieces.wait(begin, c); err != nil {
 			r.missing = err.Error()
 			return r
 		}
