@@ -33,7 +33,7 @@ func TestSlowTee(t *testing.T) {
 			}
 		}}
 		r, _ := fakeRunner(t, f, Config{})
-		w := &slow{wait: 20 * time.Second}
+		w := &slow{wait: 20*time.Second + 137*time.Millisecond} // not when a timer of the drain fires
 		res, err := r.Run(t.Context(), resolve(t, r, Request{Command: "x", Stdout: w}))
 		if err != nil {
 			t.Fatal(err)
