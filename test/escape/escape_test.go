@@ -104,7 +104,9 @@ func TestEscape(t *testing.T) {
 			testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 				escape(t, u, u.Dir(t), hostJob{Backend: backend, Launcher: launcher, Attack: attack})
 			})
-			if u := testenv.Self(); u.UID == 0 {
+			// With all capabilities a command can get around mounts: what only
+			// they hold is refused.
+			if u := testenv.Self(); u.UID == 0 && backend != "mounts" {
 				t.Run("root-all-caps", func(t *testing.T) {
 					escape(t, u, u.Dir(t), hostJob{Backend: backend, Launcher: launcher, Attack: attack, Caps: []string{"all"}})
 				})
