@@ -6,12 +6,12 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -22,8 +22,9 @@ import (
 // With --supervise the launcher is three processes. The outer one starts the
 // guard, which is this program again, and holds a pipe to it. The guard adopts
 // every orphan and starts the command. When the command ends, or the pipe does
-// because the outer process is gone, the guard kills all that descends from it
-// until nothing does: what made itself a daemon too, and nothing else. Where the
+// because the outer process is gone, the guard kills its children, and those that
+// become its children by that, until it has none: what made itself a daemon too,
+// and nothing else. Where the
 // command gets no mounts, the guard is in a Landlock domain that keeps signals
 // in, with the command one deeper, and kills everything in it by one call.
 
@@ -178,10 +179,6 @@ type guard struct {
 	starting sync.Mutex
 	// domain says that kill(-1) reaches the command's processes and no others.
 	domain bool
-	// tree is what descends from the guard, which adopts every orphan of the
-	// command's.
-	mu   sync.Mutex
-	tree *proctree.Tree
 }
 
 // newGuard makes this process the one that orphans of the command are given
@@ -197,7 +194,7 @@ func newGuard(o *options) (*guard, error) {
 	if err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("getpgid", err)}
 	}
-	g := &guard{pipe: pipe, group: group, domain: o.inDomain(), tree: proctree.New(os.Getpid(), "")}
+	g := &guard{pipe: pipe, group: group, domain: o.inDomain()}
 	go func() {
 		b := make([]byte, 1)
 		for {
@@ -209,15 +206,9 @@ func newGuard(o *options) (*guard, error) {
 				break
 			}
 		}
-		g.killAll()
+		g.kill()
 		g.starting.Lock() // what was being started has been, and may have missed that
-		// Twice: what is born or adopted while it looks is seen the next time.
-		for none := 0; none < 2; none++ {
-			if g.killAll() > 0 {
-				none = -1
-			}
-			pause()
-		}
+		g.endAll()
 		g.removeGroup()
 		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
 	}()
@@ -248,19 +239,42 @@ func (g *guard) removeGroup() {
 	}
 }
 
-// killAll kills every process of the command, and returns how many it found
-// without a domain: those that were forked meanwhile are killed by the next call.
-func (g *guard) killAll() (found int) {
+// kill kills every process of the command that is in the guard's domain, or else
+// is its child by now: what those had started becomes that in turn. A child that
+// isn't reaped can't be taken for another process.
+func (g *guard) kill() {
 	if g.domain {
 		_ = unix.Kill(-1, syscall.SIGKILL)
-		return 0
+		return
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.tree.SignalEach(syscall.SIGKILL, os.Getpid())
+	for _, pid := range children() {
+		_ = unix.Kill(pid, syscall.SIGKILL)
+	}
 }
 
-// pause waits for a moment, in which what was killed ends.
+// endAll kills until no child is left. It goes round faster than anything forks,
+// so that nothing outruns it.
+func (g *guard) endAll() {
+	for idle := 0; ; {
+		g.kill()
+		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
+		case errors.Is(err, unix.ECHILD):
+			return
+		case pid > 0:
+			idle = 0
+		default:
+			if idle++; idle > patience {
+				pause()
+			}
+		}
+	}
+}
+
+// patience is for how many rounds without anything that ended endAll doesn't
+// pause.
+const patience = 1000
+
+// pause waits for a moment.
 func pause() {
 	wait := unix.NsecToTimespec(int64(time.Millisecond))
 	_, _ = unix.Ppoll(nil, &wait, nil)
@@ -269,35 +283,44 @@ func pause() {
 // endRest waits for what the command has left, and kills it when linger is
 // over, until nothing is.
 func (g *guard) endRest(linger time.Duration) {
-	over := make(chan struct{})
 	if linger > 0 {
-		defer time.AfterFunc(linger, func() {
-			close(over)
-			g.killAll()
-		}).Stop()
-	} else {
-		close(over)
-	}
-	for {
-		flags := 0
-		select {
-		case <-over:
-			g.killAll()
-			flags = unix.WNOHANG
-		default:
-		}
+		over := time.AfterFunc(linger, g.endAll)
+		defer over.Stop()
 		for {
-			pid, err := unix.Wait4(-1, nil, flags, nil)
-			if errors.Is(err, unix.ECHILD) {
+			if _, err := unix.Wait4(-1, nil, 0, nil); errors.Is(err, unix.ECHILD) {
 				return
 			}
-			if flags == 0 || err != nil {
-				break
-			}
-			if pid == 0 { // none has ended at the moment
-				pause()
-				break
+		}
+	}
+	g.endAll()
+}
+
+// ended is called when the command has: from here on the guard may reap it. If
+// everything is being ended, it doesn't return.
+func (g *guard) ended() {
+	if g != nil {
+		g.starting.Lock()
+		defer g.starting.Unlock()
+	}
+}
+
+// children lists those of this process, zombies included, whichever of its
+// threads they belong to.
+func children() (pids []int) {
+	threads, err := os.ReadDir("/proc/self/task")
+	if err != nil {
+		return nil
+	}
+	for _, t := range threads {
+		b, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
+		if err != nil {
+			continue // it has ended
+		}
+		for _, f := range strings.Fields(string(b)) {
+			if pid, ok := atoi(f); ok {
+				pids = append(pids, pid)
 			}
 		}
 	}
+	return pids
 }

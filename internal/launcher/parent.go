@@ -204,6 +204,7 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 	} else {
 		e, err = p.wait(process(started.Pid), started.Pid)
 	}
+	g.ended()
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
