@@ -44,7 +44,7 @@ func TestResolve(t *testing.T) {
 		t.Fatal(bad)
 	}
 	c := Config{
-		Executor: &fake{}, Shell: []string{"/bin/bash"}, Dir: "/work", MaxTimeout: 10 * time.Minute,
+		Executor: &fake{}, Shell: []string{"/bin/bash"}, Dir: "/src/project", MaxTimeout: 10 * time.Minute,
 		NoTimeoutFor: []string{"npm run"}, Intercept: rules, Tools: []string{"read"}, Lift: true,
 	}
 	r, err := New(c)
@@ -73,7 +73,7 @@ func TestResolve(t *testing.T) {
 		}, nil},
 		{"long, as an argument", Request{Command: long, Transport: TransportArgv}, nil, ErrInvalidInput},
 		{"transport", Request{Command: "x", Transport: "mail"}, nil, ErrInvalidInput},
-		{"relative folder", Request{Command: "x", Dir: "sub/../web"}, func(s *Spec) bool { return s.Dir == "/work/web" }, nil},
+		{"relative folder", Request{Command: "x", Dir: "sub/../web"}, func(s *Spec) bool { return s.Dir == "/src/project/web" }, nil},
 		{"its timeout", Request{Command: "x", Timeout: time.Minute}, func(s *Spec) bool { return s.Timeout == time.Minute }, nil},
 		{"the usual timeout", Request{Command: "x"}, func(s *Spec) bool { return s.Timeout == 2*time.Minute }, nil},
 		{"too long a timeout", Request{Command: "x", Timeout: time.Hour}, func(s *Spec) bool {
