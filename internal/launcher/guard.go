@@ -24,9 +24,9 @@ import (
 // every orphan and starts the command. When the command ends, or the pipe does
 // because the outer process is gone, the guard kills its children, and those that
 // become its children by that, until it has none: what made itself a daemon too,
-// and nothing else. Where the
-// command gets no mounts, the guard is in a Landlock domain that keeps signals
-// in, with the command one deeper, and kills everything in it by one call.
+// and nothing else. Where the command gets no mounts, the guard is in a Landlock
+// domain that keeps signals in, with the command one deeper, and kills everything
+// in it by one call.
 
 // supervise starts the guard, which does what args say, and waits for it.
 func supervise(o *options, args []string) (int, error) {
@@ -111,8 +111,8 @@ func self() string {
 
 // guardDomain makes the guard's domain, which keeps signals in. A domain forbids
 // moves between folders unless it handles them, and one that does forbids
-// mounts: where the command may get mounts there is none. The guard then finds
-// what to kill among its descendants, as it does below ABI 6.
+// mounts: where the command may get mounts there is none. The guard then kills its
+// children until it has none, as it does below ABI 6.
 func (o *options) guardDomain() (*landlock.Domain, error) {
 	var rs landlock.Ruleset
 	if o.inDomain() {

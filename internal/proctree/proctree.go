@@ -192,16 +192,14 @@ func (t *Tree) Signal(s syscall.Signal) []Process {
 	return found
 }
 
-// SignalEach sends a signal to each process that a scan finds, but for some, and
-// returns how many these were. It is for a leader that stays with the command.
-func (t *Tree) SignalEach(s syscall.Signal, but ...int) (found int) {
+// SignalEach sends a signal to each process that a scan finds, but for some. It
+// is for a leader that stays with the command.
+func (t *Tree) SignalEach(s syscall.Signal, but ...int) {
 	for _, p := range t.Scan() {
 		if !slices.Contains(but, p.Pid) {
 			p.signal(0, s)
-			found++
 		}
 	}
-	return found
 }
 
 // Find returns a process that lives, found for another reason.
