@@ -3,10 +3,7 @@ package rpc
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
 )
@@ -430,154 +425,6 @@ func TestSearch(t *testing.T) {
 	} {
 		if got := c.code("search", p); got != CodeInvalidParams {
 			t.Errorf("search(%.60v): %s", p, got)
-		}
-	}
-}
-
-// TestEnd: the end of the input, and of the context, end everything.
-func TestEnd(t *testing.T) {
-	for _, way := range []string{"input", "context"} {
-		t.Run(way, func(t *testing.T) {
-			ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context()))
-			cause := errors.New("enough")
-			c := newSessionFor(ctx, t, Config{})
-			a := c.start(params{"command": "sleep 60"})
-			b := c.run(params{"command": "setsid sleep 60 & echo; sleep 60", "soft_timeout_ms": 50})
-			_, answer := c.send("run", params{"command": "sleep 60"})
-			c.running(3)
-			if way == "context" {
-				cancel(cause)
-				if err := <-c.served; !errors.Is(err, cause) {
-					t.Errorf("Serve: %v; want %v", err, cause)
-				}
-				c.served <- nil
-			} else if err := c.end(); err != nil {
-				t.Errorf("Serve: %v", err)
-			}
-			cancel(nil)
-			if m := c.await(answer); m.Result == nil {
-				t.Errorf("the run that was under way: %+v", m)
-			}
-			for _, pid := range []int{*a.Pid, *b.Pid} {
-				if alive(pid) {
-					t.Errorf("process %d lives", pid)
-				}
-			}
-		})
-	}
-}
-
-func alive(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-	return err == nil
-}
-
-// TestProcess: a server in a process of its own doesn't die of a host that
-// closes the output, and ends everything when it is killed itself.
-func TestProcess(t *testing.T) {
-	for _, way := range []string{"input", "output", "kill"} {
-		t.Run(way, func(t *testing.T) {
-			cmd := testenv.Helper(t, "serve", testenv.Self().Dir(t))
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, w := pipe(t)
-			cmd.Stdout = w
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			w.Close()
-			c := newClient(t, in, r)
-			run := c.start(params{"command": "setsid sleep 60 & echo; sleep 60"})
-			switch way {
-			case "input":
-				in.Close()
-			case "output":
-				r.Close()
-				c.line(`{"id": "last", "method": "info"}`)
-			case "kill":
-				if err := cmd.Process.Kill(); err != nil {
-					t.Fatal(err)
-				}
-			}
-			err = cmd.Wait()
-			if code := cmd.ProcessState.ExitCode(); way == "input" && code != 0 || way == "output" && code != 1 || way == "kill" && code != -1 {
-				t.Errorf("exit code %d: %v", code, err)
-			}
-			<-c.gone
-			in.Close()
-			r.Close()
-			for deadline := time.Now().Add(10 * time.Second); alive(*run.Pid); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("process %d lives", *run.Pid)
-				}
-			}
-		})
-	}
-}
-
-func TestServeBadConfig(t *testing.T) {
-	if err := Serve(t.Context(), Config{}, strings.NewReader(""), io.Discard); !errors.Is(err, runner.ErrNilExecutor) {
-		t.Errorf("Serve without an executor: %v", err)
-	}
-}
-
-// TestSchemaOfResults: results and events are described as the runner describes
-// them.
-func TestSchemaOfResults(t *testing.T) {
-	type schema struct {
-		Defs map[string]struct{ Properties map[string]any } `json:"$defs"`
-	}
-	var ours, theirs schema
-	if err := errors.Join(json.Unmarshal(Schema(), &ours), json.Unmarshal(runner.Schema(), &theirs)); err != nil {
-		t.Fatal(err)
-	}
-	for _, def := range []string{"result", "event", "output", "usage", "sandbox"} {
-		got := slices.Sorted(maps.Keys(ours.Defs[def].Properties))
-		if want := slices.Sorted(maps.Keys(theirs.Defs[def].Properties)); !slices.Equal(got, want) {
-			t.Errorf("%s: %q; want %q", def, got, want)
-		}
-	}
-}
-
-// TestSchema: it names the methods that there are, and the codes of errors.
-func TestSchema(t *testing.T) {
-	var doc struct {
-		Defs struct {
-			Request struct {
-				Properties struct{ Method struct{ Enum []string } }
-			}
-			Kind  struct{ Enum []runner.EventKind }
-			Error struct {
-				Properties struct{ Code struct{ Examples []string } }
-			}
-		} `json:"$defs"`
-	}
-	if err := json.Unmarshal(Schema(), &doc); err != nil {
-		t.Fatal(err)
-	}
-	got := slices.Sorted(slices.Values(doc.Defs.Request.Properties.Method.Enum))
-	if want := slices.Sorted(maps.Keys(methods)); !slices.Equal(got, want) {
-		t.Errorf("methods of the schema: %q; want %q", got, want)
-	}
-	if !slices.Equal(doc.Defs.Kind.Enum, kinds) {
-		t.Errorf("events of the schema: %q; want %q", doc.Defs.Kind.Enum, kinds)
-	}
-	schemas, err := compiled()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range methods {
-		schemas("result_" + name)
-	}
-	for _, bad := range []string{`{"id": 1, "method": "run", "params": {"policy": {}}}`, `{"method": "info"}`, `{"id": 1, "method": "x"}`} {
-		v, err := jsonschema.UnmarshalJSON(strings.NewReader(bad))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if schemas("request").Validate(v) == nil {
-			t.Errorf("the schema takes %s", bad)
 		}
 	}
 }
