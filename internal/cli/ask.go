@@ -87,6 +87,16 @@ func (a *ask) envFlags(f *pflag.FlagSet) {
 	f.BoolVar(&a.noHarden, "no-harden", false, "leave pagers, editors, prompts and colours as they are")
 }
 
+// check says what is wrong with the request, where that is better found here than
+// by who makes it.
+func (a *ask) check(cmd *cobra.Command, args []string) error {
+	_, stdin, err := a.request(cmd, args)
+	if err == nil && stdin != nil && stdin != os.Stdin {
+		_ = stdin.Close()
+	}
+	return err
+}
+
 // request turns the options and operands into a request. Standard input, if it
 // is wanted, is opened and has to be closed.
 func (a *ask) request(cmd *cobra.Command, args []string) (q runner.Request, stdin io.ReadCloser, err error) {

@@ -37,30 +37,16 @@ func (p *program) logsCommand() *cobra.Command {
 }
 
 func (p *program) logs(c *background.Command, stream string, follow bool, tail int) error {
-	streams, err := streamsOf(c, stream)
-	if err != nil {
-		return err
-	}
-	store, err := p.store()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = store.Close() }()
-	ctx, stop := untilSignal()
-	defer stop()
-	for _, s := range streams {
-		if !follow && c.Output[s] == "" {
-			continue
+	return p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
+		if !follow && c.Output[s] == "" || ctx.Err() != nil {
+			return nil
 		}
 		err := showOutput(ctx, c, store, s, follow, tail)
 		if ctx.Err() != nil {
 			return nil // the user has seen enough
 		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return err
+	})
 }
 
 // showOutput shows a stream of a command, or its last lines.

@@ -79,8 +79,9 @@ func streamsOf(c *background.Command, stream string) ([]string, error) {
 	return nil, &usageError{fmt.Sprintf("%s has no stream %q", c.ID, stream), fmt.Sprintf("it has %q", c.Streams)}
 }
 
-// read shows what is new of a command.
-func (p *program) read(c *background.Command, reader, stream string, follow bool, wait time.Duration) error {
+// eachStream calls f for the streams that are meant, one after the other, until
+// one fails. The context ends when this program is told to end.
+func (p *program) eachStream(c *background.Command, stream string, f func(ctx context.Context, store *capture.Store, s string) error) error {
 	streams, err := streamsOf(c, stream)
 	if err != nil {
 		return err
@@ -93,16 +94,22 @@ func (p *program) read(c *background.Command, reader, stream string, follow bool
 	ctx, stop := untilSignal()
 	defer stop()
 	for _, s := range streams {
-		r, err := c.NewReader(ctx, store, s, reader)
-		if err != nil {
-			return err
-		}
-		err = drainReader(ctx, r, follow, wait)
-		if err = errors.Join(err, r.Close()); err != nil {
+		if err := f(ctx, store, s); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// read shows what is new of a command.
+func (p *program) read(c *background.Command, reader, stream string, follow bool, wait time.Duration) error {
+	return p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
+		r, err := c.NewReader(ctx, store, s, reader)
+		if err != nil {
+			return err
+		}
+		return errors.Join(drainReader(ctx, r, follow, wait), r.Close())
+	})
 }
 
 // untilSignal is a context that ends when this program is told to end.

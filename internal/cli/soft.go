@@ -24,10 +24,8 @@ func (p *program) runSoft(cmd *cobra.Command, a *ask, args []string) error {
 	if err != nil {
 		return err
 	}
-	if _, stdin, err := a.request(cmd, args); err != nil {
+	if err := a.check(cmd, args); err != nil {
 		return err
-	} else if stdin != nil && stdin != os.Stdin {
-		_ = stdin.Close()
 	}
 	id, err := p.spawn(cmd, &startAsk{ask: *a})
 	if err != nil || id == "" {

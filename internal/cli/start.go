@@ -65,11 +65,8 @@ func (p *program) start(cmd *cobra.Command, a *startAsk, args []string) error {
 	if err != nil {
 		return err
 	}
-	// What is wrong with the request is better found here.
-	if _, stdin, err := a.request(cmd, args); err != nil {
+	if err := a.check(cmd, args); err != nil {
 		return err
-	} else if stdin != nil && stdin != os.Stdin {
-		_ = stdin.Close()
 	}
 	if err := a.ready.before(); err != nil {
 		return err
