@@ -37,16 +37,19 @@ func (p *program) logsCommand() *cobra.Command {
 }
 
 func (p *program) logs(c *background.Command, stream string, follow bool, tail int) error {
-	return p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
-		if !follow && c.Output[s] == "" || ctx.Err() != nil {
+	enough := false // the user has seen
+	err := p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
+		if !follow && c.Output[s] == "" {
 			return nil
 		}
 		err := showOutput(ctx, c, store, s, follow, tail)
-		if ctx.Err() != nil {
-			return nil // the user has seen enough
-		}
+		enough = ctx.Err() != nil
 		return err
 	})
+	if enough {
+		return nil
+	}
+	return err
 }
 
 // showOutput shows a stream of a command, or its last lines.
