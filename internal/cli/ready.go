@@ -132,6 +132,9 @@ func (p *program) printed(ctx context.Context, re *regexp.Regexp, c *background.
 	if re.Match(lines.rest) {
 		return nil
 	}
+	if err := c.Wait(ctx); err != nil { // its output ends before it is known how it did
+		return err
+	}
 	return endedEarly(c)
 }
 
