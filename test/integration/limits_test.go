@@ -145,7 +145,7 @@ func TestPressure(t *testing.T) {
 		hit     string
 	}{
 		{"memory", []string{"--memory", "48M"}, []string{"sh", "-c", "sleep 1000 & x=0123456789; while :; do x=$x$x; done"}, 137, "memory"},
-		{"tmpfs", []string{"--memory", "48M", "--private-tmp"}, []string{"sh", "-c", "head -c 200M /dev/zero >/tmp/fill; echo $?"}, 137, "memory"},
+		{"tmpfs", []string{"--memory", "48M", "--private-tmp"}, []string{"sh", "-c", "head -c 200M /dev/zero >/tmp/fill; sleep 60; exit 4"}, 137, "memory"},
 		{"forks", []string{"--pids", "40", "--memory", "256M"}, []string{"sh", "-c", "f() { f | f & }; f 2>/dev/null; sleep 0.2; exit 5"}, -1, "pids"},
 		{"disk", []string{"--fsize", "1M", "--pids", "50"}, []string{"sh", "-c", "exec cat /dev/zero >fill"}, 153, "fsize"},
 		{"processor", []string{"--cpus", "0.2"}, []string{"sh", "-c", "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done"}, 0, "cpus"},
