@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,17 +28,16 @@ func newPool(size int) *sync.Pool {
 	}}
 }
 
-// Drain writes to s what comes from r, a pipe or another file that can be
-// waited for, until its end, and returns nil then. A deadline set on r, before
-// or meanwhile, ends it with [os.ErrDeadlineExceeded]; it can be called again. A
-// closed terminal is [unix.EIO]. While it waits it holds no buffer. A pipe through
-// which much comes is made larger, as far as the user's share allows it. It closes
-// nothing.
-func (s *Stream) Drain(r *os.File) error { return s.DrainTee(r, nil) }
+// Drain is [Copy] to the stream.
+func (s *Stream) Drain(r *os.File) error { return Copy(s, r) }
 
-// DrainTee is Drain with a copy for tee, which gets each piece before the stream
-// has it. An error of tee's ends it, and what tee was given then isn't kept.
-func (s *Stream) DrainTee(r *os.File, tee io.Writer) error {
+// Copy writes to w what comes from r, a pipe or another file that can be waited
+// for, until its end, and returns nil then. A deadline set on r, before or
+// meanwhile, ends it with [os.ErrDeadlineExceeded]; it can be called again, and
+// nothing is lost. A closed terminal is [unix.EIO]. An error of w's ends it and is
+// returned as it is. While it waits it holds no buffer. A pipe through which much
+// comes is made larger, as far as the user's share allows it. It closes nothing.
+func Copy(w io.Writer, r *os.File) error {
 	conn, err := r.SyscallConn()
 	if err != nil {
 		return err
@@ -49,34 +49,23 @@ func (s *Stream) DrainTee(r *os.File, tee io.Writer) error {
 		var buf *[]byte
 		err := conn.Read(func(fd uintptr) bool {
 			buf = pool.Get().(*[]byte)
-			for {
-				n, readErr = unix.Read(int(fd), *buf)
-				if !errors.Is(readErr, unix.EINTR) {
-					break
-				}
-			}
-			if !errors.Is(readErr, unix.EAGAIN) {
+			if n, readErr = readOnce(int(fd), *buf); !errors.Is(readErr, unix.EAGAIN) {
 				return true
 			}
 			pool.Put(buf)
 			buf = nil
 			return false
 		})
-		var teeErr error
-		if buf != nil {
-			if n > 0 && tee != nil {
-				_, teeErr = tee.Write((*buf)[:n])
-			}
-			if n > 0 && teeErr == nil {
-				_, _ = s.Write((*buf)[:n])
-			}
-			pool.Put(buf)
+		if err != nil {
+			return err
 		}
+		if n > 0 {
+			_, err = w.Write((*buf)[:n])
+		}
+		pool.Put(buf)
 		switch {
 		case err != nil:
 			return err
-		case teeErr != nil:
-			return teeErr
 		case readErr != nil:
 			return &os.PathError{Op: "read", Path: r.Name(), Err: readErr}
 		case n <= 0:
@@ -89,6 +78,68 @@ func (s *Stream) DrainTee(r *os.File, tee io.Writer) error {
 					_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largeBuffer)
 				})
 			}
+		}
+	}
+}
+
+const (
+	// restReads is how many reads empty a pipe of the usual limit, 1 MiB, and
+	// a terminal, which gives 4 KiB at a time.
+	restReads = 256
+	// terminalPause is how long the kernel may take to bring what was written
+	// to a terminal to its other end.
+	terminalPause = 10 * time.Millisecond
+)
+
+// CopyRest writes to w what is in r by now, where [Copy] was ended by a
+// deadline. It waits for no process, and takes no more than a pipe can hold a
+// few times. It reports whether r has ended with that; otherwise somebody still
+// has its other end.
+func CopyRest(w io.Writer, r *os.File) (ended bool, err error) {
+	conn, err := r.SyscallConn()
+	if err != nil {
+		return false, err
+	}
+	buf := smallBuffers.Get().(*[]byte)
+	defer smallBuffers.Put(buf)
+	for range restReads {
+		var n int
+		var readErr error
+		if err := conn.Control(func(fd uintptr) { n, readErr = readReady(int(fd), *buf) }); err != nil {
+			return false, err
+		}
+		switch {
+		case n > 0:
+			if _, err := w.Write((*buf)[:n]); err != nil {
+				return false, err
+			}
+		case errors.Is(readErr, unix.EAGAIN):
+			return false, nil
+		default: // errors are ends, too
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// readReady reads what is there, and is EAGAIN where nothing is.
+func readReady(fd int, buf []byte) (int, error) {
+	wait := 0
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0); err != nil {
+		wait = int(terminalPause / time.Millisecond)
+	}
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	if n, err := unix.Poll(fds, wait); n == 0 && err == nil {
+		return 0, unix.EAGAIN
+	}
+	return readOnce(fd, buf)
+}
+
+// readOnce is read(2), whatever signals come.
+func readOnce(fd int, buf []byte) (n int, err error) {
+	for {
+		if n, err = unix.Read(fd, buf); !errors.Is(err, unix.EINTR) {
+			return n, err
 		}
 	}
 }

@@ -45,8 +45,7 @@ func (f *fake) Start(ctx context.Context, s *Spec) (Process, error) {
 		return nil, f.err
 	}
 	c := &command{spec: s, ended: make(chan struct{}), deaf: map[syscall.Signal]bool{}, exit: Exit{Code: 0}, left: 1}
-	c.outR, c.out = io.Pipe()
-	c.errR, c.err = io.Pipe()
+	c.out, c.err = newPipe(), newPipe()
 	f.mu.Lock()
 	f.started = append(f.started, c)
 	f.mu.Unlock()
@@ -56,11 +55,64 @@ func (f *fake) Start(ctx context.Context, s *Spec) (Process, error) {
 	return c, nil
 }
 
+// pipe is one of the kernel's, by synctest's time: it has room for some bytes,
+// and after its end its reader gets what is left in it.
+type pipe struct {
+	data chan []byte
+	done chan struct{} // closed at the end
+	once sync.Once
+	rest []byte
+}
+
+func newPipe() *pipe { return &pipe{data: make(chan []byte, 4), done: make(chan struct{})} }
+
+func (p *pipe) end() { p.once.Do(func() { close(p.done) }) }
+
+func (p *pipe) Write(b []byte) (int, error) {
+	select {
+	case <-p.done:
+		return 0, syscall.EPIPE
+	default:
+	}
+	select {
+	case p.data <- slices.Clone(b):
+		return len(b), nil
+	case <-p.done:
+		return 0, syscall.EPIPE
+	}
+}
+
+func (p *pipe) Read(b []byte) (int, error) {
+	if len(p.rest) == 0 {
+		select {
+		case p.rest = <-p.data:
+		default:
+			select {
+			case p.rest = <-p.data:
+			case <-p.done:
+				select {
+				case p.rest = <-p.data:
+				default:
+					return 0, io.EOF
+				}
+			}
+		}
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// Close is the reader's.
+func (p *pipe) Close() error {
+	p.end()
+	return nil
+}
+
 // command is a process of a fake.
 type command struct {
-	spec       *Spec
-	out, err   *io.PipeWriter
-	outR, errR *io.PipeReader
+	spec     *Spec
+	out, err *pipe
 
 	mu      sync.Mutex
 	ended   chan struct{}
@@ -86,15 +138,15 @@ func (c *command) end(e Exit) {
 	c.done, c.exit = true, e
 	c.left--
 	if !c.holds {
-		_ = c.out.Close()
-		_ = c.err.Close()
+		c.out.end()
+		c.err.end()
 	}
 	close(c.ended)
 }
 
 func (c *command) Pid() int { return 4242 }
 
-func (c *command) Streams() Streams { return Streams{Stdout: c.outR, Stderr: c.errR} }
+func (c *command) Streams() Streams { return Streams{Stdout: c.out, Stderr: c.err} }
 
 func (c *command) Ended() <-chan struct{} { return c.ended }
 
@@ -128,8 +180,8 @@ func (c *command) Remaining() (left []Survivor) {
 func (c *command) Resize(Size) error { return ErrNoTerminal }
 
 func (c *command) Finish() (Exit, error) {
-	_ = c.outR.Close()
-	_ = c.errR.Close()
+	c.out.end()
+	c.err.end()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.finished {

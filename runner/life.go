@@ -169,7 +169,7 @@ func (e *Execution) settle() {
 	}
 	e.emit(e.totals(EventDrained))
 
-	heldOpen := !e.out.ended()
+	heldOpen := !e.out.ended() && e.out.giveUp()
 	exit, err := e.process.Finish()
 	<-e.out.copied // Finish has closed the streams
 	e.out.c.End()
@@ -211,9 +211,13 @@ func (e *Execution) lastWords() (stderr, stdout []byte) {
 	return last(e.out.c.Stderr), last(e.out.c.Stdout)
 }
 
+// lateBytes is how much may still come, after the time for a drain, from those
+// who had to wait for the caller's writer.
+const lateBytes = 1 << 20
+
 // drain waits for the output to end: no longer than the given time, nor for
 // longer than a while in which none came. That is about the command: while the
-// caller's writer takes its time, nothing is given up.
+// caller's writer takes its time, nothing is given up, unless very much comes.
 func (e *Execution) drain(within time.Duration) {
 	if e.out.ended() {
 		return
@@ -222,12 +226,17 @@ func (e *Execution) drain(within time.Duration) {
 	limit, idle := time.NewTimer(within), time.NewTimer(e.spec.DrainIdle)
 	defer limit.Stop()
 	defer idle.Stop()
+	most := int64(-1)
 	for {
 		select {
 		case <-e.out.copied:
 			return
 		case <-limit.C:
-			if e.out.teeing.Load() == 0 {
+			size := e.out.c.Stdout.Size() + e.out.c.Stderr.Size()
+			if most < 0 {
+				most = size + lateBytes
+			}
+			if size > most || e.out.teeing.Load() == 0 {
 				return
 			}
 			limit.Reset(e.spec.DrainIdle)

@@ -1,11 +1,11 @@
 package runner
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"io"
 	"os"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,25 +21,11 @@ type output struct {
 	copied chan struct{}
 	// teeing counts those who write to the caller's writers just now.
 	teeing atomic.Int32
-}
-
-// tee is a caller's writer, seen by the output.
-type tee struct {
-	o *output
-	w io.Writer
-}
-
-func (t tee) Write(p []byte) (int, error) {
-	t.o.teeing.Add(1)
-	defer t.o.teeing.Add(-1)
-	return t.w.Write(p)
-}
-
-func (o *output) tee(w io.Writer) io.Writer {
-	if w == nil {
-		return nil
-	}
-	return tee{o, w}
+	// from are the streams that are read, files counts those of them that are
+	// files, and open says that one of these hadn't ended when it was given up.
+	from  Streams
+	files sync.WaitGroup
+	open  atomic.Bool
 }
 
 // newOutput makes the collector of a command. Wrote is called after each piece.
@@ -62,28 +48,83 @@ func newOutput(s *Spec, c *Config, wrote func()) *output {
 
 // copyAll copies the streams of a spec until they end.
 func (o *output) copyAll(s Streams, spec *Spec) {
+	o.from = s
 	var copying atomic.Int32
-	done := func() {
-		if copying.Add(-1) == 0 {
-			close(o.copied)
+	copyOne := func(to io.Writer, from io.Reader) {
+		if _, ok := from.(*os.File); ok {
+			defer o.files.Done()
+		}
+		defer func() {
+			if copying.Add(-1) == 0 {
+				close(o.copied)
+			}
+		}()
+		o.copyStream(to, from)
+	}
+	for _, from := range []io.Reader{s.Stdout, s.Stderr} {
+		if _, ok := from.(*os.File); ok {
+			o.files.Add(1)
 		}
 	}
 	copying.Store(1)
 	if s.Stderr != nil {
 		copying.Store(2)
-		go func() {
-			defer done()
-			copyStream(o.c.Stderr, o.tee(spec.Stderr), s.Stderr)
-		}()
+		go copyOne(o.to(o.c.Stderr, spec.Stderr, 0), s.Stderr)
 	}
-	go func() {
-		defer done()
-		if lines := spec.Lines.Head; lines > 0 {
-			copyLines(o.c.Stdout, o.tee(spec.Stdout), s.Stdout, lines)
-		} else {
-			copyStream(o.c.Stdout, o.tee(spec.Stdout), s.Stdout)
+	go copyOne(o.to(o.c.Stdout, spec.Stdout, spec.Lines.Head), s.Stdout)
+}
+
+// to is where a stream goes: to what keeps it, behind the caller's writer and a
+// limit of lines, where there are these.
+func (o *output) to(kept *capture.Stream, caller io.Writer, lines int) (w io.Writer) {
+	w = kept
+	if caller != nil {
+		w = &tee{o: o, caller: caller, kept: kept}
+	}
+	if lines > 0 {
+		w = &head{w: w, left: lines}
+	}
+	return w
+}
+
+// copyStream copies until the stream ends. An error is an end: what a stream
+// has is what was read of it. A writer that takes no more closes it, so that a
+// command that writes on gets SIGPIPE.
+func (o *output) copyStream(to io.Writer, from io.Reader) {
+	w := &failure{w: to}
+	f, ok := from.(*os.File)
+	if !ok {
+		_, _ = io.Copy(w, from)
+	} else if err := capture.Copy(w, f); w.err == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		if ended, err := capture.CopyRest(w, f); err == nil && !ended {
+			o.open.Store(true)
 		}
-	}()
+	}
+	if c, ok := from.(io.Closer); ok && w.err != nil {
+		_ = c.Close()
+	}
+}
+
+// giveUp ends the reading of what hasn't ended, when all that is there has been
+// read: a writer of the caller's may be slow, and the command may have ended
+// long before it. It reports whether somebody holds a stream open.
+func (o *output) giveUp() (open bool) {
+	others := o.stop()
+	o.files.Wait()
+	return o.open.Load() || others && !o.ended()
+}
+
+// stop lets files be read to what is there. It reports whether there are others
+// than files.
+func (o *output) stop() (others bool) {
+	for _, from := range []io.Reader{o.from.Stdout, o.from.Stderr} {
+		if f, ok := from.(*os.File); ok {
+			_ = f.SetReadDeadline(time.Now()) // it fails if it has been closed
+		} else if from != nil {
+			others = true
+		}
+	}
+	return others
 }
 
 // ended reports whether the streams have.
@@ -96,75 +137,61 @@ func (o *output) ended() bool {
 	}
 }
 
-// copyStream copies until the stream ends. An error is an end: what a stream
-// has is what was read of it.
-func copyStream(to *capture.Stream, tee io.Writer, from io.Reader) {
-	f, ok := from.(*os.File)
-	if !ok {
-		if copyTee(to, tee, from) != nil {
-			hangUp(from)
-		}
-		return
-	}
-	// It holds no memory while the command says nothing.
-	if to.DrainTee(f, tee) != nil && tee != nil {
-		hangUp(from)
-	}
-}
-
-// copyTee copies until the end, and returns the error of tee.
-func copyTee(to *capture.Stream, tee io.Writer, from io.Reader) error {
-	if tee == nil {
-		_, _ = io.Copy(to, from)
-		return nil
-	}
-	w := &teeWriter{to: to, tee: tee}
-	_, _ = io.Copy(w, from)
-	return w.err
-}
-
-// teeWriter writes to a stream what it could write to another writer.
-type teeWriter struct {
-	to  *capture.Stream
-	tee io.Writer
+// failure is a writer that knows whether it has failed.
+type failure struct {
+	w   io.Writer
 	err error
 }
 
-func (w *teeWriter) Write(p []byte) (int, error) {
-	if n, err := w.tee.Write(p); err != nil {
-		w.err = err
+func (f *failure) Write(p []byte) (n int, err error) {
+	n, err = f.w.Write(p)
+	if err != nil {
+		f.err = err
+	}
+	return n, err
+}
+
+// tee keeps of a stream what it could write to the caller's writer.
+type tee struct {
+	o      *output
+	caller io.Writer
+	kept   *capture.Stream
+}
+
+func (t *tee) Write(p []byte) (int, error) {
+	t.o.teeing.Add(1)
+	n, err := t.caller.Write(p)
+	t.o.teeing.Add(-1)
+	if err != nil {
 		return n, err
 	}
-	return w.to.Write(p)
+	return t.kept.Write(p)
 }
 
-// copyLines copies some lines and then stops reading, which stops a command
-// that writes on, as head would.
-func copyLines(to *capture.Stream, tee io.Writer, from io.Reader, lines int) {
-	in := bufio.NewReader(from)
-	for lines > 0 {
-		part, err := in.ReadSlice('\n')
-		if tee != nil {
-			if _, err := tee.Write(part); err != nil {
-				break
-			}
-		}
-		_, _ = to.Write(part)
-		switch {
-		case err == nil:
-			lines--
-		case !errors.Is(err, bufio.ErrBufferFull):
-			return
-		}
-	}
-	hangUp(from)
+// head writes some lines and then fails, as head(1) stops reading.
+type head struct {
+	w    io.Writer
+	left int
 }
 
-// hangUp closes a stream, so that a command that writes on gets SIGPIPE.
-func hangUp(from io.Reader) {
-	if c, ok := from.(io.Closer); ok {
-		_ = c.Close()
+var errEnough = errors.New("no more lines are wanted")
+
+func (h *head) Write(p []byte) (int, error) {
+	end := 0
+	for h.left > 0 && end < len(p) {
+		i := bytes.IndexByte(p[end:], '\n')
+		if i < 0 {
+			end = len(p)
+			break
+		}
+		end += i + 1
+		h.left--
 	}
+	n, err := h.w.Write(p[:end])
+	if err == nil && h.left == 0 {
+		err = errEnough
+	}
+	return n, err
 }
 
 // results puts what is kept into a result.

@@ -147,6 +147,8 @@ type Streams struct {
 	// Stdin is nil unless the spec opens it.
 	Stdin io.WriteCloser
 	// Stdout and Stderr are read to their ends. Stderr is nil if the two are
-	// one stream.
+	// one stream. Where one isn't at its end when [Process.Finish] is to be
+	// called, an [*os.File] is read empty before; anything else goes on to give
+	// what it has, and ends then.
 	Stdout, Stderr io.Reader
 }

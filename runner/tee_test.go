@@ -3,9 +3,13 @@ package runner
 import (
 	"bytes"
 	"errors"
+	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/shofer-dev/shofer-sandbox/runner/pty"
 )
 
 // slow takes each piece after a while.
@@ -33,7 +37,7 @@ func TestSlowTee(t *testing.T) {
 			}
 		}}
 		r, _ := fakeRunner(t, f, Config{})
-		w := &slow{wait: 20*time.Second + 137*time.Millisecond} // not when a timer of the drain fires
+		w := &slow{wait: 20 * time.Second} // just when a timer of the drain fires
 		res, err := r.Run(t.Context(), resolve(t, r, Request{Command: "x", Stdout: w}))
 		if err != nil {
 			t.Fatal(err)
@@ -77,4 +81,76 @@ func TestFailingTee(t *testing.T) {
 			t.Errorf("the writer has %q", w.String())
 		}
 	})
+}
+
+// gate lets writers through when it is opened.
+type gate struct {
+	bytes.Buffer
+	began chan struct{}
+	once  sync.Once
+	open  chan struct{}
+}
+
+func (g *gate) Write(p []byte) (int, error) {
+	g.once.Do(func() { close(g.began) })
+	<-g.open
+	return g.Buffer.Write(p)
+}
+
+// What is in a pipe or a terminal when it is given up is read all the same.
+func TestGiveUp(t *testing.T) {
+	makePipe := func(t *testing.T) (ours, theirs *os.File) {
+		ours, theirs, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ours, theirs
+	}
+	makeTerminal := func(t *testing.T) (ours, theirs *os.File) {
+		term, err := pty.Open(pty.Options{Raw: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return term.Host(), term.Child()
+	}
+	for _, tt := range []struct {
+		name  string
+		open  func(*testing.T) (ours, theirs *os.File)
+		size  int
+		holds bool // somebody holds it open
+	}{
+		{"pipe", makePipe, 60_000, false},
+		{"pipe, held", makePipe, 60_000, true},
+		{"empty pipe, held", makePipe, 1, true},
+		{"terminal", makeTerminal, 7_000, false},
+		{"terminal, held", makeTerminal, 7_000, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			ours, theirs := tt.open(t)
+			defer func() { _ = ours.Close() }()
+			defer func() { _ = theirs.Close() }()
+			g := &gate{began: make(chan struct{}), open: make(chan struct{})}
+			spec := &Spec{Merge: true, Budget: 1 << 20, Stdout: g}
+			o := newOutput(spec, &Config{}, nil)
+			o.copyAll(Streams{Stdout: ours}, spec)
+			want := bytes.Repeat([]byte{'x'}, tt.size)
+			for _, part := range [][]byte{want[:1], want[1:]} {
+				if _, err := theirs.Write(part); err != nil {
+					t.Fatal(err)
+				}
+				<-g.began // the rest comes when the writer is at it
+			}
+			if !tt.holds {
+				_ = theirs.Close()
+			}
+			o.stop()
+			close(g.open)
+			if got := o.giveUp(); got != tt.holds {
+				t.Errorf("giveUp() = %v; want %v", got, tt.holds)
+			}
+			if !bytes.Equal(g.Bytes(), want) || o.c.Stdout.Size() != int64(tt.size) {
+				t.Errorf("the writer has %d bytes, what is kept %d; want %d", g.Len(), o.c.Stdout.Size(), tt.size)
+			}
+		})
+	}
 }

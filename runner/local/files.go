@@ -45,7 +45,7 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 		}
 		f.terminal, f.ours = t, append(f.ours, t)
 		f.stdin, f.stdout, f.stderr = t.Child(), t.Child(), t.Child()
-		f.streams = runner.Streams{Stdin: t, Stdout: t}
+		f.streams = runner.Streams{Stdin: t, Stdout: t.Host()}
 		return f, nil
 	}
 	if s.OpenStdin || s.Stdin != nil {

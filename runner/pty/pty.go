@@ -128,6 +128,10 @@ func (t *Terminal) Child() *os.File {
 	return t.child
 }
 
+// Host returns the host's end, for those who wait for many files: they find
+// [syscall.EIO] where Read has [io.EOF]. It is the Terminal's.
+func (t *Terminal) Host() *os.File { return t.host }
+
 // CloseChild closes the child's end in this process. As long as it is open,
 // reading doesn't come to an end. A second call does nothing.
 func (t *Terminal) CloseChild() error {
