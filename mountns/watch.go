@@ -3,7 +3,6 @@ package mountns
 import (
 	"encoding/binary"
 	"errors"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +14,8 @@ import (
 
 // Watch covers protected paths again that somebody outside replaces while
 // commands run: their mounts go away with what they covered. Until a path is
-// covered again, usually a fraction of a millisecond, it is open to the command;
+// covered again, usually a fraction of a millisecond, and within the first one
+// of a command up to that, it is open to the command;
 // what a command does then can only be compared afterwards.
 //
 // It may be used by many goroutines at once.
@@ -25,11 +25,16 @@ type Watch struct {
 	mu       sync.Mutex
 	commands map[*command]struct{}
 	// changed is an eventfd that is written to when commands change; -1 while
-	// there are none.
+	// nobody looks.
 	changed int
+	// first begins to look; nil while there are no commands.
+	first *time.Timer
 }
 
 const (
+	// lookFirst is the time after which a new command is looked after: most end
+	// sooner, and are spared a thread.
+	lookFirst = time.Millisecond
 	// lookEvery bounds the time until what no mount went away for is seen: a
 	// name that was given to something else, while the mount stays with what
 	// had it.
@@ -68,32 +73,47 @@ func (w *Watch) Add(pid, pidfd int) (remove func(), err error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.changed < 0 {
-		if w.changed, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
-			c.close()
-			return func() {}, os.NewSyscallError("eventfd", err)
-		}
-		go w.look(w.changed)
-	} else {
-		w.tell()
-	}
 	w.commands[c] = struct{}{}
+	if w.first == nil {
+		w.first = time.AfterFunc(lookFirst, w.begin)
+	}
+	w.tell()
 	return func() { w.remove(c) }, nil
 }
 
 func (w *Watch) remove(c *command) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if _, ok := w.commands[c]; ok {
-		delete(w.commands, c)
-		c.close()
-		w.tell()
+	if _, ok := w.commands[c]; !ok {
+		return
+	}
+	delete(w.commands, c)
+	c.close()
+	w.tell()
+	if len(w.commands) == 0 && w.first.Stop() {
+		w.first = nil
 	}
 }
 
-// tell has the list of commands read again.
+// tell has the list of commands read again by who looks.
 func (w *Watch) tell() {
-	_, _ = unix.Write(w.changed, binary.NativeEndian.AppendUint64(nil, 1)) // one is enough
+	if w.changed >= 0 {
+		_, _ = unix.Write(w.changed, binary.NativeEndian.AppendUint64(nil, 1)) // one is enough
+	}
+}
+
+// begin looks until there are no commands any more.
+func (w *Watch) begin() {
+	changed, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	w.mu.Lock()
+	if err != nil {
+		w.first = nil // what isn't watched is compared
+		w.mu.Unlock()
+		return
+	}
+	w.changed = changed
+	w.mu.Unlock()
+	w.look(changed)
 }
 
 // look covers what isn't covered, now and whenever mounts change, while there
@@ -130,7 +150,7 @@ func (w *Watch) lookNow(changed int) (fds []unix.PollFd, open bool) {
 	defer w.mu.Unlock()
 	if len(w.commands) == 0 {
 		_ = unix.Close(changed)
-		w.changed = -1
+		w.changed, w.first = -1, nil
 		return nil, false
 	}
 	fds = []unix.PollFd{{Fd: int32(changed), Events: unix.POLLIN}}

@@ -30,6 +30,7 @@ import (
 
 // supervise starts the guard, which does what args say, and waits for it.
 func supervise(o *options, args []string) (int, error) {
+	p := newParent(o.newSession)
 	inherit, err := o.inherited()
 	if err != nil {
 		return 0, err
@@ -70,7 +71,7 @@ func supervise(o *options, args []string) (int, error) {
 	if domain.FD >= 0 {
 		plan.NoNewPrivs, plan.RulesetFD = true, domain.FD
 	}
-	p := newParent(o.newSession)
+	p.ready()
 	proc, err := spawn.Start(plan)
 	_ = unix.Close(pipe[0])
 	if err != nil {

@@ -79,7 +79,13 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	s, err := launch.Prepare(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0})
+	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0}
+	var p *parent // nil if none is needed, as far as is known
+	// A group leader can't make a session; its child can.
+	if launch.Mounts(o.policy, options) || o.policy.Limits.Group() || o.guardFD >= 0 || o.newSession && unix.Getpgrp() == os.Getpid() {
+		p = newParent(o.newSession)
+	}
+	s, err := launch.Prepare(o.policy, options)
 	if o.scopeFD < 0 && o.guardFD < 0 && launch.WantsScope(s, err) {
 		return inScope(o, args)
 	}
@@ -89,7 +95,6 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	o.warnOf(s)
 	c := &launch.Command{
 		Args: o.command, Dir: o.chdir, Inherit: inherit, Record: rec,
-		// A group leader can't make a session; its child can.
 		NewSession: o.newSession, Linger: o.linger,
 	}
 	if o.guardFD >= 0 {
@@ -100,10 +105,13 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 		if !c.NewSession {
 			c.Group = g.group
 		}
-		return startAndWait(s, c, rec, o, g)
+		return startAndWait(s, c, rec, o, g, p)
 	}
-	if s.NeedsParent() || o.newSession && unix.Getpgrp() == os.Getpid() {
-		return startAndWait(s, c, rec, o, nil)
+	if p == nil && s.NeedsParent() {
+		p = newParent(o.newSession)
+	}
+	if p != nil {
+		return startAndWait(s, c, rec, o, nil, p)
 	}
 	return 0, s.Exec(c)
 }

@@ -27,6 +27,8 @@ type parent struct {
 	// alone says that the child is in a process group of its own.
 	alone   bool
 	signals chan os.Signal
+	// collecting is closed when signals are collected.
+	collecting chan struct{}
 
 	mu    sync.Mutex
 	child child // nil before it is there, and when it may be reaped
@@ -48,17 +50,39 @@ var forwarded = []os.Signal{
 	syscall.SIGTSTP, syscall.SIGCONT, syscall.SIGUSR1, syscall.SIGUSR2,
 }
 
-// newParent begins to collect signals, for as long as this process lives: before the child starts, lest one that
-// is meant for it kills the parent instead. A signal that is ignored, as
-// nohup's, stays so.
+// newParent begins to collect signals, for as long as this process lives; see
+// ready. That takes a while, in which others can be busy.
+func newParent(alone bool) *parent {
+	p := &parent{alone: alone, signals: make(chan os.Signal, 32), collecting: make(chan struct{})}
+	go func() {
+		signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), func(s os.Signal) bool {
+			// One that is ignored, as nohup's, stays so; and a new size is told
+			// to all who share the terminal, by nobody else.
+			return signal.Ignored(s) || s == syscall.SIGWINCH && !alone
+		})...)
+		close(p.collecting)
+	}()
+	return p
+}
+
+// ready returns when signals are collected: before the child starts, lest one
+// that is meant for it kills the parent instead. One that has come before there
+// is a child ends this process.
 //
 // From here on this process confines nothing in itself, so that the goroutine
 // needn't keep its thread: waking another one would wake a thread each time.
-func newParent(alone bool) *parent {
+func (p *parent) ready() {
+	<-p.collecting
+	for range len(p.signals) {
+		switch s := <-p.signals; s {
+		case syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP:
+			signal.Reset(s)
+			_ = unix.Tgkill(os.Getpid(), unix.Gettid(), s.(syscall.Signal))
+		default:
+			p.signals <- s
+		}
+	}
 	runtime.UnlockOSThread()
-	p := &parent{alone: alone, signals: make(chan os.Signal, 32)}
-	signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), signal.Ignored)...)
-	return p
 }
 
 // wait returns when the child has ended, and reaps it. pid is that of the
@@ -106,8 +130,6 @@ func (p *parent) fromTerminal(s syscall.Signal) bool {
 	switch s {
 	case syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGHUP:
 		return foreground()
-	case syscall.SIGWINCH:
-		return true // nobody else sends it
 	}
 	return false
 }
@@ -191,8 +213,8 @@ func (p process) Reap() (e launch.Ended, err error) {
 // exit code that tells how it ended. Before it says so the guard, if there is
 // one, ends what the command has left when it has lingered long enough. What
 // was tampered with is reported, and put back if that is asked for.
-func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *options, g *guard) (int, error) {
-	p := newParent(c.NewSession)
+func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *options, g *guard, p *parent) (int, error) {
+	p.ready()
 	started, err := g.start(s, c)
 	if err != nil {
 		return 0, err

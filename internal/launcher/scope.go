@@ -74,6 +74,7 @@ func inScope(o *options, args []string) (int, error) {
 		Files: []int{0, 1, 2}, Inherit: append(inherit, pipe[1]), KeepIgnored: []syscall.Signal{syscall.SIGHUP},
 	}
 	p := newParent(false)
+	p.ready()
 	proc, err := spawn.Start(plan)
 	_ = unix.Close(pipe[1])
 	if err != nil {
