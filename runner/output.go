@@ -197,11 +197,11 @@ func (h *head) Write(p []byte) (int, error) {
 // results puts what is kept into a result.
 func (o *output) results(r *Result) {
 	if o.merged {
-		r.Merged = outputOf(o.c.Stdout)
+		r.Merged = OutputOf(o.c.Stdout)
 		r.Merged.keepLines(o.tail)
 		return
 	}
-	r.Stdout, r.Stderr = outputOf(o.c.Stdout), outputOf(o.c.Stderr)
+	r.Stdout, r.Stderr = OutputOf(o.c.Stdout), OutputOf(o.c.Stderr)
 	r.Stdout.keepLines(o.tail)
 }
 
@@ -236,7 +236,8 @@ func (o *Output) keepLines(n int) {
 	o.Truncated = true
 }
 
-func outputOf(s *capture.Stream) *Output {
+// OutputOf says what is in memory of a stream just now.
+func OutputOf(s *capture.Stream) *Output {
 	shot := s.Snapshot()
 	return &Output{
 		Head: shot.Head, Tail: shot.Tail, Omitted: shot.Omitted, OmittedLines: shot.OmittedLines,

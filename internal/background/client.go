@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"time"
@@ -22,10 +21,19 @@ var ErrEnded = errors.New("the command has ended")
 // ErrGone is matched by the error when the supervisor ends before it answers.
 var ErrGone = errors.New("the supervisor is gone")
 
-// ask gives an order to the supervisor and returns the answer.
-func (c *Command) ask(ctx context.Context, o *order) (*answer, error) {
+// refused is an error that isn't the connection's.
+type refused struct{ error }
+
+func (e *refused) Unwrap() error { return e.error }
+
+// hangUp lets go of a connection.
+func hangUp(c net.Conn) { _ = c.SetDeadline(time.Unix(1, 0)) }
+
+// tell gives an order to the supervisor, and lets read take the answer. When ctx
+// ends, stop is called with the connection.
+func (c *Command) tell(ctx context.Context, o *order, stop func(net.Conn), read func(*bufio.Reader) error) error {
 	if c.Final() {
-		return nil, ErrEnded
+		return ErrEnded
 	}
 	var conn net.Conn
 	err := inDir(c.dir, func(short string) error {
@@ -35,28 +43,45 @@ func (c *Command) ask(ctx context.Context, o *order) (*answer, error) {
 	})
 	if err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("%w: %w", ErrGone, err)
+		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	defer func() { _ = conn.Close() }()
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	defer stop()
+	defer context.AfterFunc(ctx, func() { stop(conn) })()
 	text, err := line(o)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if _, err = conn.Write(text); err == nil {
-		text, err = bufio.NewReader(io.LimitReader(conn, maxOrder)).ReadBytes('\n')
+		err = read(bufio.NewReader(conn))
 	}
+	var no *refused
 	switch {
+	case err == nil:
+		return nil
 	case ctx.Err() != nil:
-		return nil, context.Cause(ctx)
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrGone, err)
+		return context.Cause(ctx)
+	case errors.As(err, &no):
+		return no.error
 	}
+	return fmt.Errorf("%w: %w", ErrGone, err)
+}
+
+// ask gives an order to the supervisor and returns the answer.
+func (c *Command) ask(ctx context.Context, o *order) (*answer, error) {
 	var a answer
-	if err := json.Unmarshal(text, &a); err != nil {
+	err := c.tell(ctx, o, hangUp, func(r *bufio.Reader) error {
+		text, err := r.ReadBytes('\n')
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(text, &a); err != nil {
+			return &refused{err}
+		}
+		return nil
+	})
+	if err != nil {
 		return nil, err
 	}
 	return &a, a.err()

@@ -6,19 +6,24 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 )
 
 // An order and its answer are a line of JSON each. A connection has one order.
 type order struct {
 	Do verb `json:"do"`
-	// Data and EOF are of doWrite.
+	// Data and EOF are of doWrite, Data is doRun's text, too.
 	Data []byte `json:"data,omitempty"`
 	EOF  bool   `json:"eof,omitempty"`
 	// Steps are of doKill; nil is the command's own way.
 	Steps []step       `json:"steps,omitempty"`
 	Now   bool         `json:"now,omitempty"`
 	Size  *runner.Size `json:"size,omitempty"`
+	// Dir, Timeout and Merge are of doRun.
+	Dir     policy.Path   `json:"dir,omitempty"`
+	Timeout time.Duration `json:"timeout_ns,omitempty"`
+	Merge   bool          `json:"merge,omitempty"`
 }
 
 type step struct {
@@ -34,10 +39,11 @@ const (
 	doWrite  verb = "write"
 	doResize verb = "resize"
 	doLoad   verb = "load"
+	doRun    verb = "run"
 )
 
 // maxOrder bounds a line. What is written comes in smaller pieces.
-const maxOrder = 1 << 20
+const maxOrder = 32 << 20
 
 type answer struct {
 	Error string `json:"error,omitempty"`
@@ -45,6 +51,11 @@ type answer struct {
 	// Killed says that the command was ended by this order.
 	Killed bool  `json:"killed,omitempty"`
 	Load   *Load `json:"load,omitempty"`
+	// Before the answer to doRun come those with what was printed.
+	Stdout []byte `json:"stdout,omitempty"`
+	Stderr []byte `json:"stderr,omitempty"`
+	// Ran is the answer to doRun.
+	Ran json.RawMessage `json:"ran,omitempty"`
 }
 
 func (o *order) stop() []runner.StopStep {

@@ -21,6 +21,8 @@ type Status struct {
 	Name  string      `json:"name,omitempty"`
 	Label string      `json:"label"`
 	Dir   policy.Path `json:"dir"`
+	// Session says that it is a shell that runs commands: see [Command.Run].
+	Session bool `json:"session,omitempty"`
 	// State is that of the command, or [Lost].
 	State   runner.State `json:"state"`
 	Started time.Time    `json:"started"`

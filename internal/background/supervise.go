@@ -35,6 +35,8 @@ type Job struct {
 	Started func(e *runner.Execution, s *Status)
 	// Sum says how it went.
 	Sum func(*runner.Result) Summary
+	// Run runs a command in it, if it is a session: nil otherwise.
+	Run func(ctx context.Context, t Task) (json.RawMessage, error)
 }
 
 // supervisor looks after one command.
@@ -108,7 +110,7 @@ func (s *supervisor) start(ctx context.Context, d *Dir) error {
 	self := os.Getpid()
 	s.status = Status{
 		ID: e.ID(), Name: s.job.Name, Label: e.Spec().Label, Dir: policy.Path(e.Spec().Dir), State: runner.StateRunning, Started: time.Now(),
-		Pid: e.Pid(), Supervisor: self, Born: born(self), Output: map[string]capture.ID{},
+		Session: s.job.Run != nil, Pid: e.Pid(), Supervisor: self, Born: born(self), Output: map[string]capture.ID{},
 	}
 	for _, st := range s.streams() {
 		s.status.Streams = append(s.status.Streams, st.Name())
@@ -253,24 +255,32 @@ func (s *supervisor) answer(c *net.UnixConn) {
 	reply(s.obey(c, &o))
 }
 
+// untilGone is a context that ends when who asks goes away.
+func untilGone(c *net.UnixConn) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(context.Background())
+	if c.SetReadDeadline(time.Time{}) != nil {
+		cancel()
+	}
+	go func() {
+		_, _ = c.Read(make([]byte, 1)) // of which nothing comes
+		cancel()
+	}()
+	return ctx, cancel
+}
+
 // obey does what it is told.
 func (s *supervisor) obey(c *net.UnixConn, o *order) *answer {
 	switch o.Do {
 	case doWait:
-		// Who asks may go away meanwhile.
-		gone := make(chan struct{})
-		if c.SetReadDeadline(time.Time{}) != nil {
-			return &answer{}
-		}
-		go func() {
-			_, _ = c.Read(make([]byte, 1))
-			close(gone)
-		}()
+		ctx, stop := untilGone(c)
+		defer stop()
 		select {
 		case <-s.settled:
-		case <-gone:
+		case <-ctx.Done():
 		}
 		return &answer{}
+	case doRun:
+		return s.run(c, o)
 	case doKill:
 		killed, err := s.e.Kill(context.Background(), o.stop())
 		<-s.settled

@@ -57,6 +57,6 @@ they print, for reading.`,
 	f.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
 	root.AddCommand(p.runCommand(), p.startCommand(), p.superviseCommand(),
 		p.psCommand(), p.readCommand(), p.writeCommand(), p.waitCommand(), p.killCommand(), p.logsCommand(),
-		p.resolveCommand(), p.artifactsCommand(), p.mcpCommand(), p.rpcCommand(), p.doctorCommand(), p.completionCommand(root))
+		p.sessionCommand(), p.resolveCommand(), p.artifactsCommand(), p.mcpCommand(), p.rpcCommand(), p.doctorCommand(), p.completionCommand(root))
 	return root
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"os"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/background"
 	"github.com/spf13/cobra"
 )
 
@@ -35,7 +36,7 @@ background commands. It is to be loaded by the shell:
 }
 
 // completeCommands completes the names of background commands.
-func (p *program) completeCommands(which func(final bool) bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+func (p *program) completeCommands(which func(*background.Command) bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		d, err := p.background()
 		if err != nil {
@@ -47,7 +48,7 @@ func (p *program) completeCommands(which func(final bool) bool) func(*cobra.Comm
 		}
 		var names []string
 		for _, c := range all {
-			if !which(c.Final()) {
+			if !which(c) {
 				continue
 			}
 			name := c.Name
@@ -60,6 +61,8 @@ func (p *program) completeCommands(which func(final bool) bool) func(*cobra.Comm
 	}
 }
 
-func anyState(bool) bool { return true }
+func anyState(*background.Command) bool { return true }
 
-func running(final bool) bool { return !final }
+func running(c *background.Command) bool { return !c.Final() }
+
+func runningSession(c *background.Command) bool { return c.Session && !c.Final() }

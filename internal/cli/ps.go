@@ -20,7 +20,7 @@ func (p *program) psCommand() *cobra.Command {
 		Short: "List background commands",
 		Long:  `Lists the background commands that run, or with --all those that have ended, too.`,
 		Args:  noOperands,
-		RunE:  func(*cobra.Command, []string) error { return p.ps(all, asJSON) },
+		RunE:  func(*cobra.Command, []string) error { return p.ps(anyState, all, asJSON) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -46,7 +46,8 @@ type listed struct {
 // loadPatience is how long ps waits for supervisors.
 const loadPatience = time.Second
 
-func (p *program) ps(all, asJSON bool) error {
+// ps lists those of which that is true.
+func (p *program) ps(which func(*background.Command) bool, all, asJSON bool) error {
 	d, err := p.background()
 	if err != nil {
 		return err
@@ -58,6 +59,9 @@ func (p *program) ps(all, asJSON bool) error {
 	list := []listed{}
 	ended := 0
 	for _, c := range commands {
+		if !which(c) {
+			continue
+		}
 		if c.Final() && !all {
 			ended++
 			continue

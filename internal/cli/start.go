@@ -71,25 +71,31 @@ func (p *program) start(cmd *cobra.Command, a *startAsk, args []string) error {
 	if err := a.ready.before(); err != nil {
 		return err
 	}
-	if _, err := d.Sweep(background.Keep{}); err != nil && !p.quiet {
-		say("warning: " + err.Error()) // the command is none the worse
-	}
-	id, err := p.spawn(cmd, a)
-	if err != nil || id == "" {
-		return err
-	}
-	c, err := d.Find(id)
-	if err != nil {
+	c, err := p.launch(cmd, d, a)
+	if err != nil || c == nil {
 		return err
 	}
 	if !a.json {
-		fmt.Println(id)
+		fmt.Println(c.ID)
 	}
 	err = p.awaitReady(&a.ready, c)
 	if a.json {
 		return errors.Join(printJSON(c.Status), err)
 	}
 	return err
+}
+
+// launch starts a supervisor and returns what it looks after; nil if that didn't
+// start, which the supervisor then has said.
+func (p *program) launch(cmd *cobra.Command, d *background.Dir, a *startAsk) (*background.Command, error) {
+	if _, err := d.Sweep(background.Keep{}); err != nil && !p.quiet {
+		say("warning: " + err.Error()) // the command is none the worse
+	}
+	id, err := p.spawn(cmd, a)
+	if err != nil || id == "" {
+		return nil, err
+	}
+	return d.Find(id)
 }
 
 // spawn starts the supervisor and returns the id of its command. The id is empty
@@ -150,15 +156,8 @@ func (p *program) superviseCommand() *cobra.Command {
 	return cmd
 }
 
-// supervise looks after a command until it has ended. The id goes to descriptor
-// 3; errors before are said as usual.
+// supervise looks after a command until it has ended.
 func (p *program) supervise(cmd *cobra.Command, a *startAsk, args []string) error {
-	tell := os.NewFile(3, "told")
-	unix.CloseOnExec(3)
-	d, err := p.background()
-	if err != nil {
-		return err
-	}
 	timeout := runner.None
 	if a.soft != 0 { // it is a run's, until that has waited long enough
 		timeout, a.merge = 0, a.merge && cmd.Flags().Changed("merge")
@@ -169,8 +168,40 @@ func (p *program) supervise(cmd *cobra.Command, a *startAsk, args []string) erro
 	}
 	q.SoftTimeout = 0
 	q.OpenStdin = q.OpenStdin || a.interactive
-	eng, err := p.engine(&a.ask, func(c *runner.Config) {
-		c.SaveAll, c.Timeout = true, timeout
+	return p.lookAfter(&a.ask, charge{
+		request: func(runner.Authority) (runner.Request, error) { return q, nil },
+		name:    a.name, keepStdin: stdin == os.Stdin,
+		config: func(c *runner.Config) { c.Timeout = timeout },
+		started: func(e *runner.Execution) {
+			if stdin != nil {
+				go feed(e, stdin, a.interactive)
+			}
+		},
+	})
+}
+
+// charge is what is looked after in the background.
+type charge struct {
+	name      string
+	request   func(runner.Authority) (runner.Request, error)
+	config    func(*runner.Config)
+	started   func(*runner.Execution)
+	run       func(context.Context, background.Task) (json.RawMessage, error) // of a session
+	keepStdin bool
+}
+
+// lookAfter starts what is asked for and stays until it has ended. The id goes
+// to descriptor 3; errors before are said as usual.
+func (p *program) lookAfter(a *ask, c charge) error {
+	tell := os.NewFile(3, "told")
+	unix.CloseOnExec(3)
+	d, err := p.background()
+	if err != nil {
+		return err
+	}
+	eng, err := p.engine(a, func(config *runner.Config) {
+		config.SaveAll = true
+		c.config(config)
 	})
 	if err != nil {
 		return err
@@ -178,6 +209,10 @@ func (p *program) supervise(cmd *cobra.Command, a *startAsk, args []string) erro
 	defer func() { _ = eng.close() }()
 	if err := capture.CheckOutside(d.Path(), eng.Authority().Writable...); err != nil {
 		return &hinted{err, "keep commands elsewhere (--state DIR)"}
+	}
+	q, err := c.request(eng.Authority())
+	if err != nil {
+		return err
 	}
 	spec, err := eng.Resolve(q)
 	if err != nil {
@@ -187,14 +222,14 @@ func (p *program) supervise(cmd *cobra.Command, a *startAsk, args []string) erro
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	return d.Supervise(ctx, background.Job{
-		Runner: eng.Runner, Spec: spec, Name: a.name,
+		Runner: eng.Runner, Spec: spec, Name: c.name, Run: c.run,
 		Started: func(e *runner.Execution, s *background.Status) {
-			if stdin != nil {
-				go feed(e, stdin, a.interactive)
+			if c.started != nil {
+				c.started(e)
 			}
 			_ = json.NewEncoder(tell).Encode(s)
 			_ = tell.Close()
-			detach(stdin == os.Stdin)
+			detach(c.keepStdin)
 		},
 		Sum: summarize,
 	})

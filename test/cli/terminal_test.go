@@ -108,3 +108,31 @@ func TestTerminalOfItsOwn(t *testing.T) {
 		s.shows(`(?m)code=9$`)
 	})
 }
+
+// A session at a terminal asks for commands, goes on after Ctrl-C, and ends with
+// the input.
+func TestTerminalSession(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		s := p.onScreen("TERM=screen", "session")
+		s.shows(`(?m)^\S* \$ *$`)
+		s.tmux("send-keys", "mkdir below && cd below", "Enter")
+		s.shows(`(?m)/below \$ *$`)
+		s.tmux("send-keys", "for i in 1 2", "Enter")
+		s.shows(`(?m)^> *$`)
+		s.tmux("send-keys", "do echo n$i; done", "Enter")
+		s.shows(`(?m)^> do .*\nn1\nn2\n`)
+		s.tmux("send-keys", ")", "Enter")
+		s.shows(`syntax error`)
+		s.tmux("send-keys", "echo $$ >../shell; sleep 300", "Enter")
+		pid := p.pidIn("shell")
+		s.tmux("send-keys", "C-c")
+		s.shows(`(?m)^runner: exit code 130$`)
+		p.gone(pid)
+		s.tmux("send-keys", "half", "C-c")
+		s.tmux("send-keys", "(exit 7)", "Enter")
+		s.shows(`(?m)^runner: exit code 7$`)
+		s.tmux("send-keys", "C-d")
+		s.shows(`code=7`)
+	})
+}
