@@ -215,6 +215,14 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	return b, nil
 }
 
+// takeStage returns the id of the command in the sandbox, and what tells it from
+// others, which is the caller's then; -1 is none.
+func (b *Box) takeStage() (pid, pidfd int) {
+	pid, pidfd = b.stage.pid, b.stage.pidfd
+	b.stage.pidfd = -1
+	return pid, pidfd
+}
+
 // closeStage closes what tells the inner stage from others.
 func (b *Box) closeStage() {
 	if b.stage.pidfd >= 0 {

@@ -196,8 +196,7 @@ func (c *Cmd) Start() (err error) {
 		if v.boxed() {
 			return v.startCmd(p, c.Linger)
 		}
-		pid, err := start(p, args[0])
-		return &Started{Pid: pid}, err
+		return start(p, args[0])
 	})
 	if err != nil {
 		return err

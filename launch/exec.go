@@ -100,8 +100,7 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 			b, err := v.startBox(p, c.Linger)
 			return &Started{Box: b}, err
 		}
-		pid, err := start(p, c.Args[0])
-		return &Started{Pid: pid}, err
+		return start(p, c.Args[0])
 	})
 	if err != nil {
 		return nil, err
@@ -120,6 +119,7 @@ type Started struct {
 	// it is 0 and Box is the command, under [BackendBwrap].
 	Pid     int
 	Box     *Box
+	pidfd   int           // of Pid, until somebody watches; -1 is none
 	state   *tamper.State // nil if nothing is compared
 	slots   *slots        // of the caches
 	group   *group
@@ -128,15 +128,18 @@ type Started struct {
 
 // watch has what is replaced outside covered again.
 func (s *Started) watch(w *mountns.Watch) {
-	pid, pidfd := 0, -1 // a child isn't reaped, so the number is its own
+	pid, pidfd := s.Pid, s.pidfd // without pidfd: a child isn't reaped, so the number is its own
 	if s.Box != nil {
-		pid, pidfd = s.Box.stage.pid, s.Box.stage.pidfd
-		defer s.Box.closeStage()
-	} else {
-		pid = s.Pid
+		pid, pidfd = s.Box.takeStage()
+		if pidfd < 0 {
+			return
+		}
 	}
-	if w != nil && (s.Box == nil || pidfd >= 0) {
+	switch {
+	case w != nil:
 		s.unwatch, _ = w.Add(pid, pidfd) // what isn't watched is compared
+	case pidfd >= 0:
+		_ = unix.Close(pidfd)
 	}
 }
 
@@ -181,15 +184,12 @@ type Change struct {
 	Why string `json:"why"`
 }
 
-// start starts a plan and returns the child's id. Package os isn't asked for a
-// process, since it first tries what the kernel can do, by a child of its own.
-func start(p *spawn.Plan, name string) (int, error) {
+// start starts a plan. Package os isn't asked for a process, since it first tries
+// what the kernel can do, by a child of its own.
+func start(p *spawn.Plan, name string) (*Started, error) {
 	sp, err := spawn.Start(p)
 	if err != nil {
-		return 0, startError(err, name)
+		return nil, startError(err, name)
 	}
-	if sp.PidFD >= 0 {
-		_ = unix.Close(sp.PidFD)
-	}
-	return sp.Pid, nil
+	return &Started{Pid: sp.Pid, pidfd: sp.PidFD}, nil
 }

@@ -11,57 +11,61 @@ import (
 
 // command is a mount namespace in which a command runs, and what it leaves.
 type command struct {
+	pid       int
+	pidfd     int // tells whether pid is still its own; -1 is none
 	root      int // its "/"
-	table     int // its list of mounts, which tells when it changes
+	table     int // its list of mounts, which tells when it changes; -1 before open
 	namespace int
 	owner     int // the user namespace that it belongs to; -1 is the caller's own
 }
 
-// openCommand opens the namespaces of a process. Pidfd, unless it is -1, tells
-// whether the id is still its own.
-func openCommand(pid, pidfd int) (c *command, err error) {
-	proc := "/proc/" + strconv.Itoa(pid)
-	c = &command{root: -1, table: -1, namespace: -1, owner: -1}
+func newCommand(pid, pidfd int) *command {
+	return &command{pid: pid, pidfd: pidfd, root: -1, table: -1, namespace: -1, owner: -1}
+}
+
+// open opens the namespaces of the process. If it fails, all is closed.
+func (c *command) open() (err error) {
+	proc := "/proc/" + strconv.Itoa(c.pid)
 	defer func() {
 		if err != nil {
 			c.close()
 		}
 	}()
 	if c.root, err = unix.Open(proc+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/root", Err: err}
+		return &os.PathError{Op: "open", Path: proc + "/root", Err: err}
 	}
 	if c.table, err = unix.Open(proc+"/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/mountinfo", Err: err}
+		return &os.PathError{Op: "open", Path: proc + "/mountinfo", Err: err}
 	}
 	if c.namespace, err = unix.Open(proc+"/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return c, &os.PathError{Op: "open", Path: proc + "/ns/mnt", Err: err}
+		return &os.PathError{Op: "open", Path: proc + "/ns/mnt", Err: err}
 	}
 	own, err := sameNamespace(c.namespace, "mnt")
 	if err == nil && own {
 		err = errOwnNamespace // whatever that is, it is no command of ours
 	}
 	if err != nil {
-		return c, err
+		return err
 	}
 	if c.owner, err = unix.IoctlRetInt(c.namespace, unix.NS_GET_USERNS); err != nil {
 		c.owner = -1
-		return c, os.NewSyscallError("ioctl", err)
+		return os.NewSyscallError("ioctl", err)
 	}
 	if own, err = sameNamespace(c.owner, "user"); err == nil && own {
 		_ = unix.Close(c.owner)
 		c.owner = -1
 	}
-	if err == nil && pidfd >= 0 {
-		err = os.NewSyscallError("pidfd_send_signal", unix.PidfdSendSignal(pidfd, 0, nil, 0))
+	if err == nil && c.pidfd >= 0 {
+		err = os.NewSyscallError("pidfd_send_signal", unix.PidfdSendSignal(c.pidfd, 0, nil, 0))
 	}
-	return c, err
+	return err
 }
 
 // In makes mounts in the namespace of a process, up to the first that fails. Pid
-// and pidfd are as for [Watch.Add].
+// and pidfd are as for [Watch.Add], but pidfd stays the caller's.
 func In(pid, pidfd int, mounts []spawn.Mount) error {
-	c, err := openCommand(pid, pidfd)
-	if err != nil {
+	c := newCommand(pid, pidfd)
+	if err := c.open(); err != nil {
 		return err
 	}
 	defer c.close()
@@ -83,10 +87,12 @@ func sameNamespace(fd int, kind string) (bool, error) {
 	return theirs.Dev == own.Dev && theirs.Ino == own.Ino, nil
 }
 
+// close closes what open opened.
 func (c *command) close() {
-	for _, fd := range [...]int{c.root, c.table, c.namespace, c.owner} {
-		if fd >= 0 {
-			_ = unix.Close(fd)
+	for _, fd := range []*int{&c.root, &c.table, &c.namespace, &c.owner} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
 		}
 	}
 }

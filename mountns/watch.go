@@ -62,14 +62,17 @@ func NewWatch(r *policy.Resolved) *Watch {
 }
 
 // Add begins to watch for the command with the given id. Pidfd is an open one of
-// its, by which is seen that the id is still its own; -1 is for a child that
-// isn't reaped. The caller calls remove when the command has ended with all that
-// it left. Where that is impossible (no /proc, or the command has ended), remove
-// does nothing, and the error says why.
+// its, by which is seen that the id is still its own; from here on it belongs to
+// the watch. It is -1 for a child that isn't reaped. The caller calls remove when
+// the command has ended with all that it left. Where no pidfd is given and that is
+// impossible (no /proc, or the command has ended), remove does nothing, and the
+// error says why.
 func (w *Watch) Add(pid, pidfd int) (remove func(), err error) {
-	c, err := openCommand(pid, pidfd)
-	if err != nil {
-		return func() {}, err
+	c := newCommand(pid, pidfd)
+	if pidfd < 0 { // now or never
+		if err := c.open(); err != nil {
+			return func() {}, err
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -87,11 +90,18 @@ func (w *Watch) remove(c *command) {
 	if _, ok := w.commands[c]; !ok {
 		return
 	}
-	delete(w.commands, c)
-	c.close()
+	w.forget(c)
 	w.tell()
 	if len(w.commands) == 0 && w.first.Stop() {
 		w.first = nil
+	}
+}
+
+func (w *Watch) forget(c *command) {
+	delete(w.commands, c)
+	c.close()
+	if c.pidfd >= 0 {
+		_ = unix.Close(c.pidfd)
 	}
 }
 
@@ -155,6 +165,10 @@ func (w *Watch) lookNow(changed int) (fds []unix.PollFd, open bool) {
 	}
 	fds = []unix.PollFd{{Fd: int32(changed), Events: unix.POLLIN}}
 	for c := range w.commands {
+		if c.table < 0 && c.open() != nil { // it has ended; what isn't watched is compared
+			w.forget(c)
+			continue
+		}
 		fds = append(fds, unix.PollFd{Fd: int32(c.table), Events: unix.POLLPRI})
 		for _, path := range w.frozen {
 			open = !c.cover(path) || open
