@@ -87,7 +87,7 @@ var peers = []struct{ name, command string }{
 	{"bwrap", "bwrap --ro-bind / / --dev /dev --proc /proc --bind /tmp /tmp --bind {tree} {tree} --bind {repo} {repo} " +
 		"--unshare-user-try --unshare-pid --unshare-ipc --die-with-parent --"},
 	{"landrun", "landrun --rox / --rw /tmp,/dev,{tree},{repo} --unrestricted-network --env PATH --env HOME --env LC_ALL --env CONFORMANCE_ODD --"},
-	{"firejail", "firejail --quiet --noprofile --read-only=/ --read-write={tree} --read-write={repo} --read-write=/tmp --ipc-namespace --"},
+	{"firejail", "firejail --quiet --noprofile --keep-var-tmp --read-only=/ --read-write={tree} --read-write={repo} --read-write=/tmp --ipc-namespace --"},
 	{"nsjail", "nsjail -Mo -Q --keep_env --disable_clone_newnet --rlimit_as max --time_limit 0 --cwd {tree} -R / -B /dev -B /tmp -B {tree} -B {repo} --"},
 	{"systemd-run", "systemd-run --quiet --pipe --wait --collect --same-dir -p ProtectSystem=strict -p ReadWritePaths={tree} -p ReadWritePaths={repo} -p NoNewPrivileges=yes --"},
 }
