@@ -211,8 +211,8 @@ func TestManyGroups(t *testing.T) {
 	}
 }
 
-// TestKilledOwner kills the launcher at random moments. What it leaves is gone
-// after the next start.
+// TestKilledOwner kills the launcher, and the runner, at random moments. What it
+// leaves is gone after the next start.
 func TestKilledOwner(t *testing.T) {
 	room := needGroups(t)
 	s := newStage(t, testenv.Self())
@@ -220,12 +220,15 @@ func TestKilledOwner(t *testing.T) {
 	if testing.Short() {
 		rounds = 20
 	}
-	for i := range rounds {
-		args := room.options("--no-protect", "--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "sleep 1000 & exec sleep 1000")
-		if i%3 == 0 {
-			args = append([]string{"--supervise"}, args...)
-		}
-		cmd := s.command(s.launcher, args...)
+	options := room.options("--no-protect", "--memory", "64M", "--pids", "10")
+	owners := [][]string{
+		slices.Concat([]string{s.launcher}, options, []string{"."}),
+		slices.Concat([]string{s.launcher, "--supervise"}, options, []string{"."}),
+		slices.Concat([]string{testenv.BuildRunner(t), "run", "--worktree", "."}, options),
+	}
+	for i := range rounds * len(owners) {
+		argv := slices.Concat(owners[i%len(owners)], []string{"--", "sh", "-c", "sleep 1000 & exec sleep 1000"})
+		cmd := s.command(argv[0], argv[1:]...)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
