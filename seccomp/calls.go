@@ -30,6 +30,50 @@ const (
 	callFspick
 	callPrlimit
 	callClone3
+
+	// What only a witness is shown.
+	callCreat
+	callMkdir
+	callMkdirat
+	callMknod
+	callMknodat
+	callUnlink
+	callUnlinkat
+	callRmdir
+	callRename
+	callRenameat
+	callRenameat2
+	callLink
+	callLinkat
+	callSymlink
+	callSymlinkat
+	callChmod
+	callFchmod
+	callFchmodat
+	callFchmodat2
+	callChown
+	callChown32
+	callLchown
+	callLchown32
+	callFchown
+	callFchown32
+	callFchownat
+	callUtime
+	callUtimes
+	callFutimesat
+	callUtimensat
+	callUtimensatTime64
+	callSetxattr
+	callLsetxattr
+	callFsetxattr
+	callSetxattrat
+	callRemovexattr
+	callLremovexattr
+	callFremovexattr
+	callRemovexattrat
+	callFileSetattr
+	callConnect
+	callBind
 	numCalls
 )
 
@@ -99,6 +143,49 @@ var amd64Numbers = numbers{
 	callFspick:          433,
 	callPrlimit:         302,
 	callClone3:          435,
+
+	callCreat:           85,
+	callMkdir:           83,
+	callMkdirat:         258,
+	callMknod:           133,
+	callMknodat:         259,
+	callUnlink:          87,
+	callUnlinkat:        263,
+	callRmdir:           84,
+	callRename:          82,
+	callRenameat:        264,
+	callRenameat2:       316,
+	callLink:            86,
+	callLinkat:          265,
+	callSymlink:         88,
+	callSymlinkat:       266,
+	callChmod:           90,
+	callFchmod:          91,
+	callFchmodat:        268,
+	callFchmodat2:       452,
+	callChown:           92,
+	callChown32:         none,
+	callLchown:          94,
+	callLchown32:        none,
+	callFchown:          93,
+	callFchown32:        none,
+	callFchownat:        260,
+	callUtime:           132,
+	callUtimes:          235,
+	callFutimesat:       261,
+	callUtimensat:       280,
+	callUtimensatTime64: none,
+	callSetxattr:        188,
+	callLsetxattr:       189,
+	callFsetxattr:       190,
+	callSetxattrat:      463,
+	callRemovexattr:     197,
+	callLremovexattr:    198,
+	callFremovexattr:    199,
+	callRemovexattrat:   466,
+	callFileSetattr:     469,
+	callConnect:         42,
+	callBind:            49,
 }
 
 var i386Numbers = numbers{
@@ -126,6 +213,49 @@ var i386Numbers = numbers{
 	callFspick:          433,
 	callPrlimit:         340,
 	callClone3:          435,
+
+	callCreat:           8,
+	callMkdir:           39,
+	callMkdirat:         296,
+	callMknod:           14,
+	callMknodat:         297,
+	callUnlink:          10,
+	callUnlinkat:        301,
+	callRmdir:           40,
+	callRename:          38,
+	callRenameat:        302,
+	callRenameat2:       353,
+	callLink:            9,
+	callLinkat:          303,
+	callSymlink:         83,
+	callSymlinkat:       304,
+	callChmod:           15,
+	callFchmod:          94,
+	callFchmodat:        306,
+	callFchmodat2:       452,
+	callChown:           182,
+	callChown32:         212,
+	callLchown:          16,
+	callLchown32:        198,
+	callFchown:          95,
+	callFchown32:        207,
+	callFchownat:        298,
+	callUtime:           30,
+	callUtimes:          271,
+	callFutimesat:       299,
+	callUtimensat:       320,
+	callUtimensatTime64: 412,
+	callSetxattr:        226,
+	callLsetxattr:       227,
+	callFsetxattr:       228,
+	callSetxattrat:      463,
+	callRemovexattr:     235,
+	callLremovexattr:    236,
+	callFremovexattr:    237,
+	callRemovexattrat:   466,
+	callFileSetattr:     469,
+	callConnect:         362,
+	callBind:            361,
 }
 
 var arm64Numbers = numbers{
@@ -153,6 +283,49 @@ var arm64Numbers = numbers{
 	callFspick:          433,
 	callPrlimit:         261,
 	callClone3:          435,
+
+	callCreat:           none,
+	callMkdir:           none,
+	callMkdirat:         34,
+	callMknod:           none,
+	callMknodat:         33,
+	callUnlink:          none,
+	callUnlinkat:        35,
+	callRmdir:           none,
+	callRename:          none,
+	callRenameat:        38,
+	callRenameat2:       276,
+	callLink:            none,
+	callLinkat:          37,
+	callSymlink:         none,
+	callSymlinkat:       36,
+	callChmod:           none,
+	callFchmod:          52,
+	callFchmodat:        53,
+	callFchmodat2:       452,
+	callChown:           none,
+	callChown32:         none,
+	callLchown:          none,
+	callLchown32:        none,
+	callFchown:          55,
+	callFchown32:        none,
+	callFchownat:        54,
+	callUtime:           none,
+	callUtimes:          none,
+	callFutimesat:       none,
+	callUtimensat:       88,
+	callUtimensatTime64: none,
+	callSetxattr:        5,
+	callLsetxattr:       6,
+	callFsetxattr:       7,
+	callSetxattrat:      463,
+	callRemovexattr:     14,
+	callLremovexattr:    15,
+	callFremovexattr:    16,
+	callRemovexattrat:   466,
+	callFileSetattr:     469,
+	callConnect:         203,
+	callBind:            200,
 }
 
 var armNumbers = numbers{
@@ -180,4 +353,47 @@ var armNumbers = numbers{
 	callFspick:          433,
 	callPrlimit:         369,
 	callClone3:          435,
+
+	callCreat:           8,
+	callMkdir:           39,
+	callMkdirat:         323,
+	callMknod:           14,
+	callMknodat:         324,
+	callUnlink:          10,
+	callUnlinkat:        328,
+	callRmdir:           40,
+	callRename:          38,
+	callRenameat:        329,
+	callRenameat2:       382,
+	callLink:            9,
+	callLinkat:          330,
+	callSymlink:         83,
+	callSymlinkat:       331,
+	callChmod:           15,
+	callFchmod:          94,
+	callFchmodat:        333,
+	callFchmodat2:       452,
+	callChown:           182,
+	callChown32:         212,
+	callLchown:          16,
+	callLchown32:        198,
+	callFchown:          95,
+	callFchown32:        207,
+	callFchownat:        325,
+	callUtime:           none,
+	callUtimes:          269,
+	callFutimesat:       326,
+	callUtimensat:       348,
+	callUtimensatTime64: 412,
+	callSetxattr:        226,
+	callLsetxattr:       227,
+	callFsetxattr:       228,
+	callSetxattrat:      463,
+	callRemovexattr:     235,
+	callLremovexattr:    236,
+	callFremovexattr:    237,
+	callRemovexattrat:   466,
+	callFileSetattr:     469,
+	callConnect:         283,
+	callBind:            282,
 }

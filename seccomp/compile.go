@@ -57,15 +57,26 @@ func (f Filter) Compile() ([][]unix.SockFilter, error) {
 
 // compile returns the one program of f for m.
 func (f Filter) compile(m machine) ([]unix.SockFilter, error) {
-	rules := f.rules()
+	return compile(m, f.rules(), true)
+}
+
+// compile returns a program for m. Strict says that it refuses calls of
+// interfaces that aren't known.
+func compile(m machine, rules [][]rule, strict bool) ([]unix.SockFilter, error) {
 	a := assembler{code: make([]unix.SockFilter, 0, 128), exit: make([]exit, 0, 32)}
 	a.load(offsetArch)
 	for i := range m {
 		over := a.jump(m[i].arch)
-		a.door(&m[i], rules)
+		d := m[i]
+		d.x32 = d.x32 && strict
+		a.door(&d, rules)
 		a.code[over].Jf = a.distance(over)
 	}
-	a.refuse(syscall.ENOSYS)
+	if strict {
+		a.refuse(syscall.ENOSYS)
+	} else {
+		a.allow()
+	}
 	return a.code, a.err
 }
 
@@ -242,7 +253,11 @@ func (a *assembler) allow() {
 }
 
 func (a *assembler) refuse(e syscall.Errno) {
-	a.add(bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(e)}.Assemble())
+	action := unix.SECCOMP_RET_ERRNO | uint32(e)
+	if e == shown {
+		action = unix.SECCOMP_RET_USER_NOTIF
+	}
+	a.add(bpf.RetConstant{Val: action}.Assemble())
 }
 
 func (a *assembler) add(i bpf.RawInstruction, err error) {
