@@ -28,7 +28,7 @@ func TestArm64(t *testing.T) {
 
 	run := testenv.Command(t, emulator, bin, "-test.v",
 		"-test.run=^(TestStart|TestStartSettings|TestStartFiles|TestStartErrors|TestStartConcurrently)$",
-		"-test.skip=/(seccomp|bad_ruleset|bad_filter|no_caps)$")
+		"-test.skip=/(seccomp|bad_ruleset|bad_filter|bad_witness|nothing_to_witness|no_caps)$")
 	run.Env = append(run.Env, "SPAWN_EMULATOR="+emulator)
 	out, err := run.CombinedOutput()
 	if err != nil {

@@ -168,7 +168,7 @@ func (g *program) descriptors() bool {
 	n := len(g.files)
 
 	// Move up what the second pass would write over.
-	if !g.moveUp(&g.pipe, n) || !g.moveUp(&g.ruleset, n) {
+	if !g.moveUp(&g.pipe, n) || !g.moveUp(&g.socket, n) || !g.moveUp(&g.ruleset, n) {
 		return false
 	}
 	for i := 0; i < n; i++ {
@@ -289,7 +289,7 @@ func (g *program) restrict() bool {
 			return g.fail(StageSeccomp, i, e)
 		}
 	}
-	return true
+	return len(g.witness) == 0 || g.listen()
 }
 
 // dropCaps gives up all capabilities but those to keep. The bounding set is

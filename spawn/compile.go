@@ -33,6 +33,9 @@ type program struct {
 	caps        capSets
 	hasCaps     bool
 	filters     []unix.SockFprog
+	witness     []unix.SockFprog // one or none
+	socket      int              // where its listener is sent; -1 without one
+	message     *rights
 	idMaps      []procFile
 	oomScoreAdj []procFile // one or none
 	mounts      []mount
@@ -100,7 +103,7 @@ func compile(p *Plan) (*program, error) {
 	bad := func(name string) error {
 		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: name}
 	}
-	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, umask: -1}
+	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, socket: -1, umask: -1}
 
 	var err error
 	if g.path, err = syscall.BytePtrFromString(p.Path); err != nil || p.Path == "" {
@@ -155,6 +158,13 @@ func compile(p *Plan) (*program, error) {
 			return nil, bad("filter")
 		}
 		g.filters = append(g.filters, unix.SockFprog{Len: uint16(len(f)), Filter: &f[0]})
+	}
+	if f := p.Witness; f != nil {
+		if len(f) == 0 || len(f) > math.MaxUint16 {
+			return nil, bad("witness")
+		}
+		g.witness = []unix.SockFprog{{Len: uint16(len(f)), Filter: &f[0]}}
+		g.message = newRights()
 	}
 	return g, nil
 }

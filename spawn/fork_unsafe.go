@@ -105,6 +105,13 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
 	}
 	g.pipe = pipe[1]
+	listener, err := g.openSocket()
+	if err != nil {
+		syscall.ForkLock.Unlock()
+		_, _ = unix.Close(pipe[0]), unix.Close(pipe[1])
+		return nil, err
+	}
+	defer listener.close()
 	pid, errno := g.fork(flags | uintptr(syscall.SIGCHLD))
 	runtimeAfterFork()
 	syscall.ForkLock.Unlock()
@@ -127,7 +134,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
 	}
 	if n == 0 { // closed by the exec
-		return &Process{Pid: int(pid), PidFD: int(g.pidfd)}, nil
+		return &Process{Pid: int(pid), PidFD: int(g.pidfd), Listener: listener.receive()}, nil
 	}
 	if pidfdFlag != 0 {
 		_ = unix.Close(int(g.pidfd))

@@ -111,6 +111,11 @@ type Plan struct {
 	RestrictFlags uint32
 	// Filters are seccomp programs, installed in order, after everything else.
 	Filters [][]unix.SockFilter
+	// Witness, if not nil, is a seccomp program with a listener, installed
+	// last: Process.Listener is where the calls come that it shows (Linux 5.0).
+	// Where a filter of the caller's has one already the kernel says EBUSY.
+	// Exec can't do that and refuses.
+	Witness []unix.SockFilter
 }
 
 // Rlimit is a resource limit, in the units of setrlimit(2).
@@ -133,6 +138,9 @@ type Process struct {
 	// PidFD refers to the process. It is closed on exec; the caller closes it.
 	// It is -1 where the kernel has none (before Linux 5.3).
 	PidFD int
+	// Listener is that of Plan.Witness, -1 without one. It is closed on exec;
+	// the caller closes it.
+	Listener int
 }
 
 // Stage is a step of a plan.
@@ -160,6 +168,7 @@ const (
 	StageRule
 	StageLandlock
 	StageSeccomp
+	StageWitness
 	StageExec
 )
 
@@ -184,6 +193,7 @@ var stageNames = [...]string{
 	StageRule:        "landlock rule",
 	StageLandlock:    "landlock",
 	StageSeccomp:     "seccomp",
+	StageWitness:     "seccomp listener",
 	StageExec:        "exec",
 }
 
@@ -240,7 +250,7 @@ func Start(p *Plan) (*Process, error) {
 // The caller must hold [runtime.LockOSThread] since before it began to prepare
 // the plan: confinement belongs to a thread.
 func Exec(p *Plan) error {
-	if p.CgroupFD != 0 || p.Namespaces != 0 || len(p.Mounts) > 0 {
+	if p.CgroupFD != 0 || p.Namespaces != 0 || len(p.Mounts) > 0 || p.Witness != nil {
 		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: "namespaces"}
 	}
 	prog, err := compile(p)

@@ -415,6 +415,13 @@ func TestStartErrors(t *testing.T) {
 		{"bad filter", func(p *spawn.Plan) {
 			p.Filters, p.NoNewPrivs = [][]unix.SockFilter{{{Code: 0xffff}}}, true
 		}, spawn.StageSeccomp, syscall.EINVAL},
+		{"bad witness", func(p *spawn.Plan) {
+			p.Witness, p.NoNewPrivs = []unix.SockFilter{{Code: 0xffff}}, true
+		}, spawn.StageWitness, syscall.EINVAL},
+		{"empty witness", func(p *spawn.Plan) { p.Witness = []unix.SockFilter{} }, spawn.StagePlan, syscall.EINVAL},
+		{"nothing to witness", func(p *spawn.Plan) {
+			p.Witness, p.NoNewPrivs, p.Path = showParent, true, filepath.Join(dir, "nope")
+		}, spawn.StageExec, syscall.ENOENT},
 		{"bad group", func(p *spawn.Plan) { p.JoinFDs = []int{997} }, spawn.StageCgroup, syscall.EBADF},
 		{"bad oom_score_adj", func(p *spawn.Plan) { n := 1001; p.OOMScoreAdj = &n }, spawn.StageOOMScoreAdj, syscall.EINVAL},
 		{"bad rlimit", func(p *spawn.Plan) { p.Rlimits = []spawn.Rlimit{{Resource: 99}} }, spawn.StageRlimit, syscall.EINVAL},
