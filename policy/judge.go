@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 )
 
@@ -86,9 +87,46 @@ func (v *Verdict) Allows() bool {
 // changes nothing. What a file's own permissions say is left out. Environ is the
 // caller's environment.
 func (r *Resolved) Judge(path string, op Op, environ []string) Verdict {
-	v := Verdict{}
-	v.Real, v.Exists = realEnd(filepath.Clean(path), !op.inFolder())
-	v.InRepo = r.inRepo(v.Real)
+	real, exists := realEnd(filepath.Clean(path), !op.inFolder())
+	return r.Judging(environ).At(real, exists, op)
+}
+
+// Judging is a resolved policy that judges many paths: it has looked once at what
+// is granted and protected, and may be used by several goroutines.
+type Judging struct {
+	r       *Resolved
+	grants  []realGrant
+	watched func() []Protected
+}
+
+// realGrant is a grant, and where it leads.
+type realGrant struct {
+	*Grant
+	real string
+}
+
+// Judging returns what judges. It looks at the file system as it is now. Environ
+// is the caller's environment.
+func (r *Resolved) Judging(environ []string) *Judging {
+	j := &Judging{r: r, watched: sync.OnceValue(func() []Protected { return r.Watched(environ) })}
+	for i := range r.Grants {
+		g := &r.Grants[i]
+		dir, exists := g.Path, true
+		if !g.NoSymlinks {
+			dir, exists = realEnd(filepath.Clean(dir), true)
+		}
+		if exists || !g.Optional {
+			j.grants = append(j.grants, realGrant{g, dir})
+		}
+	}
+	return j
+}
+
+// At is like [Resolved.Judge], about a path without symbolic links, which is
+// there or isn't.
+func (j *Judging) At(real string, exists bool, op Op) Verdict {
+	r := j.r
+	v := Verdict{Real: real, Exists: exists, InRepo: r.inRepo(real)}
 	switch {
 	case r.Policy.Mode == Unconfined:
 		v.Reason = ReasonUnconfined
@@ -110,7 +148,7 @@ func (r *Resolved) Judge(path string, op Op, environ []string) Verdict {
 	case !op.Changes():
 		need = Read | Write
 	}
-	v.Grant = r.grantFor(v.Real, need)
+	v.Grant = j.grantFor(v.Real, need)
 	if v.Reason = ReasonNotGranted; v.Grant != nil {
 		v.Reason = ReasonGranted
 	}
@@ -118,7 +156,7 @@ func (r *Resolved) Judge(path string, op Op, environ []string) Verdict {
 		return v
 	}
 	v.Covered = len(r.Protect) > 0
-	v.Protected = protectedAt(r.Watched(environ), v.Real)
+	v.Protected = protectedAt(j.watched(), v.Real)
 	if v.Protected != nil && v.Covered && v.Protected.Kind == Frozen {
 		v.Reason = ReasonProtected
 	}
@@ -127,19 +165,11 @@ func (r *Resolved) Judge(path string, op Op, environ []string) Verdict {
 
 // grantFor returns the narrowest grant of any access in need that a real path
 // lies in, nil if there is none.
-func (r *Resolved) grantFor(real string, need Access) (found *Grant) {
+func (j *Judging) grantFor(real string, need Access) (found *Grant) {
 	length := -1
-	for i := range r.Grants {
-		g := &r.Grants[i]
-		if g.Access&need == 0 {
-			continue
-		}
-		dir, exists := g.Path, true
-		if !g.NoSymlinks {
-			dir, exists = realEnd(filepath.Clean(dir), true)
-		}
-		if beneath(real, dir) && len(dir) > length && (exists || !g.Optional) {
-			found, length = g, len(dir)
+	for _, g := range j.grants {
+		if g.Access&need != 0 && beneath(real, g.real) && len(g.real) > length {
+			found, length = g.Grant, len(g.real)
 		}
 	}
 	return found
