@@ -39,24 +39,27 @@ type Box struct {
 	// kernel can't tell (before Linux 5.3).
 	Pid int
 
-	bwrap  int    // the child, not reaped
-	stage  packet // the inner stage; its pidfd is open until it is watched
-	inner  <-chan packet
-	exited <-chan struct{} // closed when bwrap has ended
-	words  <-chan string   // its standard error
-	status <-chan bwrap.Status
-	last   report
-	told   chan struct{} // closed when a [Cmd]'s reports have been read
+	bwrap int    // the child, not reaped
+	stage packet // the inner stage; its pidfd is open until it is watched
+	// listener is where the command's calls are shown, -1 if they aren't.
+	listener int
+	inner    <-chan packet
+	exited   <-chan struct{} // closed when bwrap has ended
+	words    <-chan string   // its standard error
+	status   <-chan bwrap.Status
+	last     report
+	told     chan struct{} // closed when a [Cmd]'s reports have been read
 
 	mu     sync.Mutex
 	socket int // to the inner stage; -1 when it is closed
 }
 
 // packet is a report, and the process that it is about by its number here and an
-// open pidfd, 0 and -1 unless they came along.
+// open pidfd, 0 and -1 unless they came along; or another descriptor that did,
+// else -1.
 type packet struct {
 	report
-	pid, pidfd int
+	pid, pidfd, other int
 }
 
 // Signal sends the command a signal.
@@ -79,7 +82,7 @@ func (b *Box) Change() (stopped bool) {
 		case reportEnded:
 			b.last = p.report
 			return false
-		case reportReady, reportStarted, reportFailed: // not twice
+		case reportReady, reportWitness, reportStarted, reportFailed: // not twice
 		}
 	}
 	return false
@@ -180,7 +183,7 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{socket: ends.socket, stage: packet{pidfd: -1}}
+	b := &Box{socket: ends.socket, stage: packet{pidfd: -1}, listener: -1}
 	started := make(chan error, 1)
 	exited := make(chan struct{})
 	b.exited = exited
@@ -210,6 +213,9 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	b.inner, b.words, b.status = receive(b.socket), firstWords(ends.words), readStatus(ends.status)
 	if err := b.await(v, p.Argv[0]); err != nil {
 		b.close()
+		if b.listener >= 0 {
+			_ = unix.Close(b.listener)
+		}
 		return nil, err
 	}
 	return b, nil
@@ -247,6 +253,8 @@ func (b *Box) await(v *variant, name string) error {
 			case p.Event == reportReady:
 				ready, b.stage = true, p
 				v.seal(p.pid, p.pidfd)
+			case p.Event == reportWitness:
+				b.listener = p.other
 			case p.Event == reportFailed:
 				if _, _, _, err := b.reap(boxEnd); err != nil {
 					return startFailure(err)
@@ -323,35 +331,48 @@ func receive(socket int) <-chan packet {
 			if err != nil {
 				return // nobody else has the socket: a bug
 			}
-			pid, pidfd := processOf(oob[:oobn])
-			packets <- packet{p, pid, pidfd}
+			received := packet{report: p, pidfd: -1, other: -1}
+			if fd := rightOf(oob[:oobn]); p.Event == reportWitness {
+				received.other = fd
+			} else {
+				received.pid, received.pidfd = processOf(fd)
+			}
+			packets <- received
 		}
 	}()
 	return packets
 }
 
-// processOf returns a pidfd that came along, and its process by its number here;
-// 0 and -1 if there is none.
-func processOf(oob []byte) (pid, pidfd int) {
+// rightOf returns a descriptor that came along, -1 if none did.
+func rightOf(oob []byte) int {
 	msgs, err := unix.ParseSocketControlMessage(oob)
 	if err != nil || len(msgs) != 1 {
-		return 0, -1
+		return -1
 	}
 	fds, err := unix.ParseUnixRights(&msgs[0])
 	if err != nil || len(fds) != 1 {
+		return -1
+	}
+	return fds[0]
+}
+
+// processOf returns a pidfd and its process by its number here; 0 and -1 if it is
+// none.
+func processOf(fd int) (pid, pidfd int) {
+	if fd < 0 {
 		return 0, -1
 	}
-	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fds[0]))
+	info, err := os.ReadFile("/proc/self/fdinfo/" + strconv.Itoa(fd))
 	if err == nil {
 		for line := range strings.Lines(string(info)) {
 			if number, ok := strings.CutPrefix(line, "Pid:"); ok {
 				if pid, err := strconv.Atoi(strings.TrimSpace(number)); err == nil && pid > 0 {
-					return pid, fds[0]
+					return pid, fd
 				}
 			}
 		}
 	}
-	_ = unix.Close(fds[0])
+	_ = unix.Close(fd)
 	return 0, -1
 }
 

@@ -130,7 +130,7 @@ func (v *variant) enclose(p *spawn.Plan) (err error) {
 }
 
 // startCmd starts what the plan p says for a [Cmd].
-func (v *variant) startCmd(p *spawn.Plan, linger time.Duration) (*Started, error) {
+func (s *Sandbox) startCmd(v *variant, p *spawn.Plan, linger time.Duration) (*Started, error) {
 	b, err := v.startBox(p, linger)
 	if err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (v *variant) startCmd(p *spawn.Plan, linger time.Duration) (*Started, error
 		for b.Change() {
 		}
 	}()
-	return &Started{Box: b}, nil
+	return &Started{Box: b, trace: s.traceCalls(v, b.listener, p.Files)}, nil
 }
 
 // otherBox replaces the variant v, under which bubblewrap failed with cause, by

@@ -116,7 +116,7 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 		Path: pathsOf([]string{p.Path})[0], Args: pathsOf(p.Argv), Env: pathsOf(p.Env), Dir: pathsOf([]string{p.Dir})[0],
 		NewSession: p.NewSession, NewGroup: p.NewGroup, ControllingTerminal: p.ControllingTerminal, KeepHUP: signal.Ignored(syscall.SIGHUP),
 		Linger: linger, Rlimits: p.Rlimits,
-		Socket: socketFD, Identities: layout.Identities(), Filters: p.Filters,
+		Socket: socketFD, Identities: layout.Identities(), Filters: p.Filters, Witness: p.Witness,
 	}
 	j.setRules(v.ruleset)
 	for i, given := range p.Files {

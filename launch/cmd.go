@@ -194,9 +194,9 @@ func (c *Cmd) Start() (err error) {
 			return nil, err
 		}
 		if v.boxed() {
-			return v.startCmd(p, c.Linger)
+			return c.sandbox.startCmd(v, p, c.Linger)
 		}
-		return start(p, args[0])
+		return c.sandbox.startPlan(v, p, args[0])
 	})
 	if err != nil {
 		return err
@@ -321,9 +321,18 @@ func (c *Cmd) Status() (e Ended, ok bool) {
 			e.Rusage = *ru
 		}
 	}
-	e.Tampered = c.Tampered
+	e.Tampered, e.Trace = c.Tampered, c.Trace()
 	e.Group, e.LimitsHit = c.used, c.sandbox.LimitsHit(e.Status, c.used)
 	return e, true
+}
+
+// Trace returns, once Start has, what was seen of the command until now, and
+// when Wait has returned all that it did; nil without [Options.TraceDenials].
+func (c *Cmd) Trace() *Trace {
+	if c.started == nil {
+		return nil
+	}
+	return c.started.Trace()
 }
 
 // ControlGroup returns, once Start has, the control group that was made for the

@@ -144,6 +144,7 @@ func Hint(err error) string {
 		leak     *bwrap.LeakError
 		support  *cgroup.SupportError
 		limit    *cgroup.LimitError
+		watched  *WitnessError
 	)
 	switch {
 	case errors.As(err, &pol):
@@ -170,6 +171,8 @@ func Hint(err error) string {
 		return "hand the data on by a pipe, as in: cat FILE | shofer-sandbox …"
 	case errors.Is(err, errNoInit):
 		return "call launch.Init first in main, or start the command by the program shofer-sandbox"
+	case errors.As(err, &watched):
+		return witnessHint
 	case errors.As(err, &replaced):
 		return "prepare the sandbox again"
 	case errors.Is(err, fs.ErrPermission):
@@ -204,6 +207,8 @@ func startError(err error, name string) error {
 		return diagnose(name, e.Name, e.Errno)
 	case spawn.StageDir:
 		return &SetupError{Stage: e.Stage.String(), Err: dirError(e)}
+	case spawn.StageWitness:
+		return &SetupError{Stage: e.Stage.String(), Err: &WitnessError{err}}
 	case spawn.StageLandlock:
 		if e.Errno == syscall.E2BIG {
 			return &SetupError{Stage: e.Stage.String(), Err: fmt.Errorf("%w (%w)", landlock.ErrTooManyLayers, e)}

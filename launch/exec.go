@@ -98,9 +98,12 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 		}
 		if v.boxed() {
 			b, err := v.startBox(p, c.Linger)
-			return &Started{Box: b}, err
+			if err != nil {
+				return nil, err
+			}
+			return &Started{Box: b, trace: s.traceCalls(v, b.listener, p.Files)}, nil
 		}
-		return start(p, c.Args[0])
+		return s.startPlan(v, p, c.Args[0])
 	})
 	if err != nil {
 		return nil, err
@@ -124,6 +127,7 @@ type Started struct {
 	slots   *slots        // of the caches
 	group   *group
 	unwatch func() // nil if nothing is watched
+	trace   *trace // nil if nobody looks
 }
 
 // watch has what is replaced outside covered again.
@@ -184,12 +188,12 @@ type Change struct {
 	Why string `json:"why"`
 }
 
-// start starts a plan. Package os isn't asked for a process, since it first tries
-// what the kernel can do, by a child of its own.
-func start(p *spawn.Plan, name string) (*Started, error) {
+// startPlan starts a plan. Package os isn't asked for a process, since it first
+// tries what the kernel can do, by a child of its own.
+func (s *Sandbox) startPlan(v *variant, p *spawn.Plan, name string) (*Started, error) {
 	sp, err := spawn.Start(p)
 	if err != nil {
 		return nil, startError(err, name)
 	}
-	return &Started{Pid: sp.Pid, pidfd: sp.PidFD}, nil
+	return &Started{Pid: sp.Pid, pidfd: sp.PidFD, trace: s.traceCalls(v, sp.Listener, p.Files)}, nil
 }

@@ -90,6 +90,10 @@ func inner(fd int) int {
 			_ = unix.Close(fd) // one that is there twice is closed already
 		}
 	}
+	if proc.Listener >= 0 {
+		send(j.Socket, report{Event: reportWitness}, proc.Listener)
+		_ = unix.Close(proc.Listener)
+	}
 	send(j.Socket, report{Event: reportStarted}, proc.PidFD)
 	if proc.PidFD >= 0 {
 		_ = unix.Close(proc.PidFD)
@@ -119,7 +123,7 @@ func (j *job) start() (*spawn.Process, error) {
 		Path: string(j.Path), Argv: bytesOf(j.Args), Env: bytesOf(j.Env), Dir: string(j.Dir),
 		Files: j.Files, NewSession: j.NewSession, NewGroup: j.NewGroup, ControllingTerminal: j.ControllingTerminal,
 		Rlimits: j.Rlimits, CgroupFD: j.Cgroup, JoinFDs: j.Join,
-		NoNewPrivs: true, Filters: j.Filters,
+		NoNewPrivs: true, Filters: j.Filters, Witness: j.Witness,
 	}
 	if j.KeepHUP {
 		p.KeepIgnored = keptSignals

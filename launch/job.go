@@ -50,6 +50,7 @@ type job struct {
 	Rules   *landlock.Ruleset   `json:"rules,omitempty"`
 	Paths   []jobRule           `json:"paths,omitempty"`
 	Filters [][]unix.SockFilter `json:"filters,omitempty"`
+	Witness []unix.SockFilter   `json:"witness,omitempty"`
 }
 
 // jobRule is a [landlock.PathRule].
@@ -127,6 +128,7 @@ type reportEvent string
 
 const (
 	reportReady   reportEvent = "ready"   // the inner stage runs
+	reportWitness reportEvent = "witness" // with the listener of what is traced
 	reportStarted reportEvent = "started" // the exec has succeeded
 	reportFailed  reportEvent = "failed"  // nothing runs
 	reportStopped reportEvent = "stopped"

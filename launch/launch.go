@@ -31,6 +31,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/seccomp"
 	"golang.org/x/sys/unix"
 )
 
@@ -73,6 +74,14 @@ type Options struct {
 	// need be, since whoever starts the command does what [WantsScope] says.
 	// [Explain] then asks for one.
 	TryScope bool
+	// TraceDenials watches which changes commands try, and reports those that
+	// are refused: [Cmd.Trace]. It refuses nothing by itself, and slows down what
+	// writes. It needs Linux 5.7, and no one who watches this process in that
+	// way: else starts fail with a [*WitnessError] in a [*SetupError]'s chain.
+	//
+	// The command's processes wait for this one at each such call: when it has
+	// ended, what they have left of themselves gets ENOSYS from then on.
+	TraceDenials bool
 	// DryRun makes no folder that the policy or the cache would need. The
 	// sandbox can be looked at, and not used.
 	DryRun bool
@@ -186,6 +195,11 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	if s.have, err = permittedCaps(); err != nil {
 		return nil, &SetupError{Stage: StageCaps, Err: err}
 	}
+	if o.TraceDenials && !o.DryRun {
+		if err := seccomp.ProbeWitness(); err != nil {
+			return nil, &SetupError{Stage: StageProbe, Err: &WitnessError{err}}
+		}
+	}
 	if p.Limits.Any() {
 		if err := p.Validate(); err != nil {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
@@ -284,7 +298,7 @@ func (s *Sandbox) Notes() []policy.Note { return s.variant().applied.Notes }
 // stays: [Sandbox.Exec] then doesn't do.
 func (s *Sandbox) NeedsParent() bool {
 	v := s.variant()
-	return v.layered() || v.boxed() || v.watched() || s.limits != nil && s.limits.place != nil
+	return s.options.TraceDenials || v.layered() || v.boxed() || v.watched() || s.limits != nil && s.limits.place != nil
 }
 
 func (s *Sandbox) variant() *variant {

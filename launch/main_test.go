@@ -16,6 +16,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(testenv.Main(m, testenv.Helpers{
 		"no init": noInit, "connect": connectAll, "aliased": aliased, "late mount": lateMount, "undo": undo, "leave": leave,
+		"trying": trying, "racing": racing, "traced": traced, "undumpable": undumpable,
 	}))
 }
 

@@ -171,6 +171,8 @@ type Ended struct {
 	Survivors []int
 	// Tampered are protected paths that changed meanwhile.
 	Tampered []Change
+	// Trace is what was refused; nil if it wasn't traced.
+	Trace *Trace
 }
 
 // Exited says how the command ended.
@@ -194,6 +196,10 @@ func (r *Record) Exited(e Ended) {
 		Survivors []int         `json:"survivors,omitempty"`
 
 		Tampered []Change `json:"tampered,omitempty"`
+
+		Denials  []Refusal `json:"denials,omitzero"`
+		More     int       `json:"denials_more,omitempty"`
+		Untraced []Unseen  `json:"untraced,omitempty"`
 	}{Event: "exited", Tampered: e.Tampered, Usage: usage{
 		User:    e.Rusage.Utime.Nano() / 1000,
 		System:  e.Rusage.Stime.Nano() / 1000,
@@ -201,6 +207,12 @@ func (r *Record) Exited(e Ended) {
 		IORead:  e.Rusage.Inblock * 512, // and in sectors
 		IOWrite: e.Rusage.Oublock * 512,
 	}, Group: e.Group, LimitsHit: e.LimitsHit, Survivors: e.Survivors}
+	if e.Trace != nil {
+		line.Denials, line.More, line.Untraced = e.Trace.Refused, e.Trace.More, e.Trace.Unseen
+		if line.Denials == nil {
+			line.Denials = []Refusal{}
+		}
+	}
 	if e.Status.Signaled() {
 		name := signalName(e.Status.Signal())
 		line.Signal, line.Core = &name, e.Status.CoreDump()

@@ -371,7 +371,10 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlo
 	case BackendNone:
 		return nil, release, nil
 	case BackendBwrap:
-		return nil, release, v.enclose(p)
+		if err := v.enclose(p); err != nil {
+			return nil, release, err
+		}
+		return nil, release, s.addWitness(v, p)
 	}
 	d = v.domain
 	if stdio := regularFiles(p.Files); len(stdio)+len(v.late) > 0 && d.FD >= 0 {
@@ -413,6 +416,10 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlo
 	if p.Filters, err = v.filters(p.Files, p.NewSession); err != nil {
 		release()
 		return nil, func() {}, &SetupError{Stage: StageConfine, Err: err}
+	}
+	if err := s.addWitness(v, p); err != nil {
+		release()
+		return nil, func() {}, err
 	}
 	p.NoNewPrivs = true
 	if d.FD >= 0 {

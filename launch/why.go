@@ -66,7 +66,12 @@ func (s *Sandbox) Why(path string, op policy.Op) *Answer {
 }
 
 func (s *Sandbox) answer(v *variant, path string, op policy.Op) *Answer {
-	q := question{s: s, v: v, op: op, verdict: v.resolved.Judge(path, op, s.options.Environ)}
+	return s.answerTo(v, path, v.resolved.Judge(path, op, s.options.Environ), op)
+}
+
+// answerTo answers when the policy has said what it says of a path.
+func (s *Sandbox) answerTo(v *variant, path string, verdict policy.Verdict, op policy.Op) *Answer {
+	q := question{s: s, v: v, op: op, verdict: verdict}
 	q.Answer = Answer{Path: policy.Path(path), Op: op, Reason: q.verdict.Reason, Allowed: q.verdict.Allows()}
 	if q.verdict.Real != filepath.Clean(path) {
 		q.Real = policy.Path(q.verdict.Real)
@@ -84,6 +89,18 @@ func (s *Sandbox) answer(v *variant, path string, op policy.Op) *Answer {
 		q.mend()
 	}
 	return &q.Answer
+}
+
+// Advice says in a line what would let a refused operation happen, or why
+// nothing does.
+func (a *Answer) Advice() string {
+	switch {
+	case a.Flag == "":
+		return a.Hint
+	case a.Hint == "":
+		return "grant it with " + a.Flag
+	}
+	return "grant it with " + a.Flag + "; " + a.Hint
 }
 
 // question is one that is being answered.
@@ -169,9 +186,13 @@ func (q *question) private() bool {
 
 // feature returns how far a promise is held, by a mechanism of the state that
 // is wanted if there is one.
-func (q *question) feature(p policy.Promise, want policy.State) (found policy.Feature) {
+func (q *question) feature(p policy.Promise, want policy.State) policy.Feature {
+	return q.v.feature(p, want)
+}
+
+func (v *variant) feature(p policy.Promise, want policy.State) (found policy.Feature) {
 	found = policy.Feature{Promise: p, State: policy.Absent, Why: "nothing here does"}
-	for _, f := range q.v.applied.Features {
+	for _, f := range v.applied.Features {
 		if f.Promise == p && (f.State == want || found.State == policy.Absent) {
 			found = f
 		}
@@ -221,6 +242,10 @@ func (q *question) mendWrite(real string) {
 		q.Flag = "--mode workspace-write"
 		return
 	}
+	if ofProcess(real) {
+		q.Hint = "what /proc has of one process can't be granted"
+		return
+	}
 	var first error
 	for _, c := range q.candidates(real) {
 		err := policy.CheckWrite(*p, c.path, c.create, q.s.options.Environ)
@@ -245,6 +270,12 @@ func (q *question) mendWrite(real string) {
 	default:
 		q.Hint = "its folder can't be granted, since it " + refused.Why + ": make the path first and grant it with --rw " + shellWord(real)
 	}
+}
+
+// ofProcess reports whether a path is in a process's folder in /proc.
+func ofProcess(real string) bool {
+	rest, ok := strings.CutPrefix(real, "/proc/")
+	return ok && rest != "" && rest[0] >= '0' && rest[0] <= '9'
 }
 
 type candidate struct {

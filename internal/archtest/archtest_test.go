@@ -290,7 +290,7 @@ func TestBadModule(t *testing.T) {
 		{"directions", m.directions(pkgs), []string{
 			"landlock/landlock.go:5: landlock may not import mountns; " + std + "policy, " + open + "github.com/landlock-lsm/go-landlock, golang.org/x/sys/unix",
 			"landlock/landlock.go:9: landlock may not import os/exec: it is on the way of each start",
-			"launch/launch.go:4: launch may not import testing; " + std + "policy, spawn, internal/tamper, landlock, mountns, bwrap, cgroup, seccomp, " + open + "golang.org/x/sys/unix",
+			"launch/launch.go:4: launch may not import testing; " + std + "policy, spawn, internal/tamper, internal/witness, landlock, mountns, bwrap, cgroup, seccomp, " + open + "golang.org/x/sys/unix",
 			"policy/policy.go:5: policy may not import landlock; " + std + open + "golang.org/x/sys/unix",
 			"policy/policy.go:6: policy may not import github.com/spf13/pflag; " + std + open + "golang.org/x/sys/unix",
 			"util: package has no row in the table of directions",

@@ -35,7 +35,7 @@ var table = map[string]rule{
 		"github.com/coreos/go-systemd/v22/dbus", "github.com/godbus/dbus/v5",
 	}},
 	"seccomp":       {ours: []string{"policy"}, libs: []string{"golang.org/x/net/bpf"}},
-	"launch":        {ours: append([]string{"policy", "spawn", "internal/tamper"}, compilers...)},
+	"launch":        {ours: append([]string{"policy", "spawn", "internal/tamper", "internal/witness"}, compilers...)},
 	"launch/denial": {ours: []string{"policy", "launch"}},
 	"capture":       {libs: []string{"github.com/charmbracelet/x/ansi/parser", "golang.org/x/text/width", "github.com/oklog/ulid/v2"}},
 	"runner":        {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager"}, sides...), libs: []string{"github.com/oklog/ulid/v2"}},
@@ -69,6 +69,7 @@ var table = map[string]rule{
 	"internal/mcpserver": {ours: []string{"runner", "capture", "internal/stdio"}, libs: []string{"github.com/modelcontextprotocol/go-sdk"}},
 	"internal/rpc":       {ours: []string{"policy", "runner", "capture", "internal/stdio"}},
 	"internal/tamper":    {ours: []string{"policy"}},
+	"internal/witness":   {ours: []string{"policy", "seccomp"}},
 	"internal/testenv":   {},
 	"internal/archtest":  {},
 

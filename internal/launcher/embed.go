@@ -69,5 +69,5 @@ func Policy(args []string) (policy.Policy, launch.Options, error) {
 	if err == nil {
 		err = f.apply(o)
 	}
-	return o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap}, err
+	return o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap, TraceDenials: o.trace}, err
 }

@@ -79,7 +79,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0}
+	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0, TraceDenials: o.trace}
 	var p *parent // nil if none is needed, as far as is known
 	// A group leader can't make a session; its child can.
 	if launch.Mounts(o.policy, options) || o.policy.Limits.Group() || o.guardFD >= 0 || o.newSession && unix.Getpgrp() == os.Getpid() {

@@ -27,6 +27,7 @@ type options struct {
 	linger     time.Duration
 	parent     int // 0 is the process that started this one
 	restore    bool
+	trace      bool
 	quiet      bool
 	guardFD    int // -1 unless this process is the guard
 	// policyFile is the text of the policy file. The guard gets it from the
@@ -268,6 +269,8 @@ func (f *flags) apply(o *options) error {
 	if f.caps != nil {
 		p.Caps = splitList(*f.caps)
 	}
+	// Or what it leaves would be stuck without us.
+	o.supervise = o.supervise || o.trace
 	if f.parent != nil {
 		pid, ok := atoi(*f.parent)
 		if !ok || pid == 0 {

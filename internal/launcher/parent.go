@@ -245,6 +245,9 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 	} else if len(e.Tampered) > 0 {
 		o.warn("hint: look before you run git there: git -c core.fsmonitor=false -c core.hooksPath=/dev/null status")
 	}
+	if e.Trace = started.Trace(); e.Trace != nil {
+		o.tell(e.Trace)
+	}
 	rec.Exited(e)
 	return exitCode(e.Status), nil
 }

@@ -42,6 +42,8 @@ func (f *flags) toggle(o *options, name string) *bool {
 		return &o.quiet
 	case "supervise":
 		return &o.supervise
+	case "trace-denials":
+		return &o.trace
 	case "explain":
 		return &o.explain
 	case "doctor":
@@ -148,7 +150,7 @@ var names = [...]string{
 	"memory", "swap", "pids", "cpus", "cpu-weight", "io-read", "io-write",
 	"nofile", "fsize", "core", "nice", "oom-score-adj", "limits", "cgroup", "cgroup-parent", "linger", "parent",
 	"require", "best-effort", "backend", "bwrap",
-	"policy", "status-fd", "quiet", "explain", "why", "doctor", "verify", "json",
+	"policy", "status-fd", "quiet", "trace-denials", "explain", "why", "doctor", "verify", "json",
 	"version", "help",
 }
 

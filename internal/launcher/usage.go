@@ -84,6 +84,9 @@ Policy and reports:
   --policy FILE          read the policy (JSON) from FILE; options add to it
   --status-fd N          write a status record, lines of JSON, to descriptor N
   --quiet                say no warnings; the status record has them
+  --trace-denials        watch what the command tries to change, and say at the
+                         end what of it was refused, and which option allows it;
+                         with this, what is left of it ends as with --supervise
   --explain              say what would be granted and enforced, run nothing
   --why PATH             say whether the command could write to PATH, and why;
                          after the worktree directory another operation can be

@@ -59,17 +59,6 @@ type Denial struct {
 	Line string
 }
 
-// Advice says in a line what would let it happen, or why nothing does.
-func (d *Denial) Advice() string {
-	switch {
-	case d.Flag == "":
-		return d.Hint
-	case d.Hint == "":
-		return "grant it with " + d.Flag
-	}
-	return "grant it with " + d.Flag + "; " + d.Hint
-}
-
 // Find returns what a failed command was refused, each path once. Ask says what
 // the sandbox lets a command do with an absolute path, as
 // [launch.Sandbox.Why] does.

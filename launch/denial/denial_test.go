@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/launch/denial"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/seccomp"
 )
 
 // stage is a worktree, and a folder outside.
@@ -48,7 +50,8 @@ func newStage(t *testing.T, cache string) *stage {
 		t.Fatal(err)
 	}
 	p := policy.Policy{Mode: policy.WorkspaceWrite, Worktree: policy.Path(st.work), Write: []policy.Path{policy.Path(cache)}}
-	s, err := launch.Prepare(p, launch.Options{})
+	// What is printed is the same with a trace.
+	s, err := launch.Prepare(p, launch.Options{TraceDenials: traceable()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +60,12 @@ func newStage(t *testing.T, cache string) *stage {
 	return st
 }
 
-// run runs a script, and returns what is found in what it prints.
-func (st *stage) run(t *testing.T, script string) (code int, output string, found []denial.Denial) {
+// traceable reports whether refusals can be traced here.
+func traceable() bool { return seccomp.ProbeWitness() == nil }
+
+// run runs a script, and returns what is found in what it prints, and what the
+// trace saw.
+func (st *stage) run(t *testing.T, script string) (code int, output string, found []denial.Denial, trace *launch.Trace) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
@@ -79,10 +86,27 @@ func (st *stage) run(t *testing.T, script string) (code int, output string, foun
 		code = exit.ExitCode()
 	}
 	cmd := denial.Command{Text: script, Dir: st.work, Code: code, Stderr: stderr.Bytes(), Stdout: stdout.Bytes()}
-	return code, stdout.String() + stderr.String(), denial.Find(&cmd, st.s.Why)
+	return code, stdout.String() + stderr.String(), denial.Find(&cmd, st.s.Why), c.Trace()
 }
 
-// Four in five of what is refused is found, by its path, whatever the tool.
+// traced reports whether a trace has a path in the folder outside: the one given,
+// if there is one.
+func (st *stage) traced(trace *launch.Trace, path string) bool {
+	return slices.ContainsFunc(trace.Refused, func(r launch.Refusal) bool {
+		real := r.Real
+		if real == "" {
+			real = r.Path
+		}
+		rest, ok := strings.CutPrefix(string(real), st.out+"/")
+		if name, _, random := strings.Cut(path, "XXXXXX"); random {
+			return ok && strings.HasPrefix(rest, name)
+		}
+		return ok && (path == "" || rest == path || rest == path+".lock") && r.Advice() != "" // git's own name for it
+	})
+}
+
+// Four in five of what is refused is found, by its path, whatever the tool; and a
+// trace finds all of it.
 func TestRefused(t *testing.T) {
 	cache := goCache(t)
 	ran, found := 0, 0
@@ -93,7 +117,10 @@ func TestRefused(t *testing.T) {
 		}
 		begin := time.Now()
 		st := newStage(t, cache)
-		code, output, denials := st.run(t, tt.script)
+		code, output, denials, trace := st.run(t, tt.script)
+		if trace != nil && !st.traced(trace, tt.path) {
+			t.Errorf("%s: the trace lacks %q: %s\n%s", tt.script, tt.path, show(trace), output)
+		}
 		if d := time.Since(begin); d > 2*time.Second {
 			t.Logf("SLOW %v %s", d, tt.script)
 		}
@@ -143,7 +170,13 @@ func TestInnocent(t *testing.T) {
 			continue
 		}
 		st := newStage(t, cache)
-		code, output, denials := st.run(t, tt.script)
+		code, output, denials, trace := st.run(t, tt.script)
+		if trace != nil {
+			trace.Refused = slices.DeleteFunc(trace.Refused, func(r launch.Refusal) bool { return otherwise(&r) })
+			if len(trace.Refused)+len(trace.Unseen) > 0 {
+				t.Errorf("%s: the trace has %s", tt.script, show(trace))
+			}
+		}
 		if code != 0 {
 			ran++
 		} else {
@@ -157,6 +190,32 @@ func TestInnocent(t *testing.T) {
 	if testenv.Required() && ran < 200 {
 		t.Errorf("%d commands; want 200: tools are missing", ran)
 	}
+}
+
+// otherwise reports whether something could be done without the sandbox, by doing
+// it: the sandbox has a part in that, if not in how the command ends. The go
+// command wants a folder for its statistics, and java writes to a file in /proc.
+func otherwise(r *launch.Refusal) bool {
+	switch r.Op {
+	case policy.OpMkdir:
+		return os.Mkdir(string(r.Path), 0o700) == nil && os.Remove(string(r.Path)) == nil
+	case policy.OpWrite:
+		f, err := os.OpenFile(string(r.Path), os.O_WRONLY, 0)
+		return err == nil && f.Close() == nil && strings.HasPrefix(string(r.Path), "/proc/")
+	}
+	return false
+}
+
+// show is what a trace has, in short.
+func show(trace *launch.Trace) string {
+	var s []string
+	for _, r := range trace.Refused {
+		s = append(s, r.Program+" "+r.Call+" "+r.Path.String())
+	}
+	for _, u := range trace.Unseen {
+		s = append(s, u.Program+": "+u.Why)
+	}
+	return strings.Join(s, ", ")
 }
 
 // goCache returns where the go command keeps what it has built, or a new folder:
