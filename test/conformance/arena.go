@@ -48,7 +48,7 @@ func newArena(ctx context.Context, dir string) (a *arena, err error) {
 			err = errors.Join(err, a.close())
 		}
 	}()
-	for _, d := range []string{a.Main, a.Home, at("cache")} {
+	for _, d := range []string{a.Main, a.Home, at("cache"), a.Out} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			return a, err
 		}
@@ -56,10 +56,8 @@ func newArena(ctx context.Context, dir string) (a *arena, err error) {
 	if err := a.repository(ctx); err != nil {
 		return a, err
 	}
-	for _, d := range []string{a.Out, filepath.Join(a.Tree, "in")} {
-		if err := attack.Prepare(d); err != nil {
-			return a, err
-		}
+	if err := os.Mkdir(a.in(), 0o755); err != nil {
+		return a, err
 	}
 	for _, name := range []string{"leaked", "by-path", "by-abstract"} {
 		if err := os.WriteFile(filepath.Join(a.Out, name), []byte("whole\n"), 0o644); err != nil {
@@ -71,6 +69,15 @@ func newArena(ctx context.Context, dir string) (a *arena, err error) {
 	}
 	return a, a.startBystander(ctx)
 }
+
+// prepareAttacks makes what the attacks on files are tried on: thousands of files,
+// so that it is left out where there are none.
+func (a *arena) prepareAttacks() error {
+	return errors.Join(attack.Prepare(a.Out), attack.Prepare(a.in()))
+}
+
+// in is a folder in the tree that git doesn't know.
+func (a *arena) in() string { return filepath.Join(a.Tree, "in") }
 
 // close ends the bystander and removes everything.
 func (a *arena) close() error {

@@ -269,7 +269,7 @@ func TestExitCodes(t *testing.T) {
 	if r, code := conform(t, u, "--run", "^control/shell$", "--launcher", "/usr/bin/env"); code != 0 || len(r.Results) != 1 {
 		t.Errorf("exit %d, %v; want 0", code, r)
 	}
-	if r, code := conform(t, u, "--run", "^write/creat$", "--launcher", "/usr/bin/env"); code != exitBroken || len(r.Results) != 1 {
+	if r, code := conform(t, u, "--run", "^git/hook$", "--launcher", "/usr/bin/env"); code != exitBroken || len(r.Results) != 1 {
 		t.Errorf("exit %d, %v; want %d", code, r, exitBroken)
 	}
 	if r, code := conform(t, u, "--run", "^control/shell$", "--launcher", "/bin/false"); code != exitRefused || r.Refused == "" {

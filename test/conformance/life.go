@@ -206,7 +206,7 @@ func lifeSession(ctx context.Context, a *arena, l launcher, want func(check) boo
 
 // try starts a command, ends it, and reports whether something of it goes on.
 func (life life) try(ctx context.Context, a *arena, l launcher, patience time.Duration) (survived bool, err error) {
-	stop := filepath.Join(a.Tree, "in", "stop-"+life.name)
+	stop := filepath.Join(a.in(), "stop-"+life.name)
 	r, w, err := os.Pipe()
 	if err != nil {
 		return false, err

@@ -168,12 +168,15 @@ func (s *suite) attackSession(ctx context.Context, a *arena, l launcher) ([]outc
 	if wanted == nil {
 		return nil, nil
 	}
+	if err := a.prepareAttacks(); err != nil {
+		return nil, err
+	}
 	before, err := contents(a.Out)
 	if err != nil {
 		return nil, err
 	}
 	leaked := filepath.Join(a.Out, "leaked")
-	cmd := l.command(ctx, a, a.Self, "conformance-attack", "-in", filepath.Join(a.Tree, "in"), "-out", a.Out,
+	cmd := l.command(ctx, a, a.Self, "conformance-attack", "-in", a.in(), "-out", a.Out,
 		"-host", strconv.Itoa(a.Other.Pid), "-host-fd", strconv.Itoa(a.Other.FD),
 		"-host-addr", strconv.FormatUint(a.Other.Addr, 10),
 		"-leak-file", strconv.Itoa(leakedFD), "-leak-dir", strconv.Itoa(leakedFD+1))

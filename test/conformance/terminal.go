@@ -111,7 +111,7 @@ func terminalSession(ctx context.Context, a *arena, l launcher, want func(check)
 	if err := pty.Setsize(ptmx, &pty.Winsize{Rows: rows, Cols: columns}); err != nil {
 		return nil, errors.Join(err, tty.Close())
 	}
-	file := filepath.Join(a.Tree, "in", "terminal.json")
+	file := filepath.Join(a.in(), "terminal.json")
 	cmd := l.command(ctx, a, a.Self, "conformance-terminal", file)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = tty, tty, tty
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
