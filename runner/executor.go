@@ -135,6 +135,11 @@ type Sandbox struct {
 	// it: Denials is that.
 	Denied  bool     `json:"denied"`
 	Denials []Denial `json:"denials,omitempty"`
+	// Traced says that the command's changes were watched: Denials are then what
+	// was seen, whether or not the command has failed. Untraced are programs of
+	// which not everything was.
+	Traced   bool       `json:"traced,omitempty"`
+	Untraced []Untraced `json:"untraced,omitempty"`
 	// Tampered are protected paths that changed meanwhile.
 	Tampered []Tampered `json:"tampered,omitempty"`
 	// RunnerFailed says that the sandbox failed, so that the command didn't
@@ -142,19 +147,36 @@ type Sandbox struct {
 	RunnerFailed bool `json:"runner_failed"`
 }
 
-// Denial is something that the sandbox refused, by what the output says of a
-// path that isn't granted, and that by its own permissions could have been
-// used. A program that only pretends is believed.
+// DenialSource is what tells of a refusal.
+type DenialSource string
+
+const (
+	// SourceOutput: the command's output says so of a path that isn't granted,
+	// and that by its own permissions could have been used. A program that only
+	// pretends is believed.
+	SourceOutput DenialSource = "output"
+	// SourceTrace: it was seen when it was tried.
+	SourceTrace DenialSource = "trace"
+)
+
+// Denial is something that the sandbox refused.
 type Denial struct {
-	Path policy.Path `json:"path"`
-	// Op is what was to be done, as far as the output says: write stands for
-	// every change.
+	Source DenialSource `json:"source"`
+	Path   policy.Path  `json:"path"`
+	// Op is what was to be done, as far as the source says: by the output, write
+	// stands for every change.
 	Op policy.Op `json:"op"`
 	// Reason is why it was refused, and Text says so in words.
 	Reason policy.Reason `json:"reason"`
 	Text   string        `json:"text"`
-	// Line is the line of output that tells of it.
-	Line string `json:"line"`
+	// Line is the line of output that tells of it, by that source.
+	Line string `json:"line,omitempty"`
+	// Program, of which the first had the number Pid, tried it by the system call
+	// Call as often as Count says; by a trace.
+	Program string `json:"program,omitempty"`
+	Pid     int    `json:"pid,omitempty"`
+	Call    string `json:"call,omitempty"`
+	Count   int    `json:"count,omitempty"`
 	// Missing is the path for which there is no rule; empty if there can't be
 	// one. Flag is that rule as options of shofer-sandbox, quoted for a shell.
 	Missing policy.Path `json:"missing,omitempty"`
@@ -173,6 +195,14 @@ func (d *Denial) String() string {
 		s += ": " + d.Text
 	}
 	return s
+}
+
+// Untraced is a program of which a trace doesn't see everything.
+type Untraced struct {
+	Program string `json:"program"`
+	Why     string `json:"why"`
+	// Count is how many system calls that is about.
+	Count int `json:"count"`
 }
 
 // Tampered is a protected path that isn't as it was before the command.

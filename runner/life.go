@@ -173,7 +173,7 @@ func (e *Execution) settle() {
 	exit, err := e.process.Finish()
 	<-e.out.copied // Finish has closed the streams
 	e.out.c.End()
-	if d, ok := e.runner.config.Executor.(Denier); ok && exit.Sandbox != nil && (exit.Code != 0 || exit.Signal != 0) {
+	if d, ok := e.runner.config.Executor.(Denier); ok && exit.Sandbox != nil && !exit.Sandbox.Traced && (exit.Code != 0 || exit.Signal != 0) {
 		stderr, stdout := e.lastWords()
 		exit.Sandbox.Denials = d.Denials(e.spec, exit, stderr, stdout)
 		exit.Sandbox.Denied = len(exit.Sandbox.Denials) > 0

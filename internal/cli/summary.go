@@ -54,6 +54,9 @@ func remarks(r *runner.Result) (lines []string) {
 				lines = append(lines, "hint: "+d.Hint)
 			}
 		}
+		for _, u := range s.Untraced {
+			add("not all of %s was traced: %s", u.Program, u.Why)
+		}
 	}
 	if r.Err != nil {
 		add("error: %s", strings.TrimPrefix(r.Err.Error(), "runner: "))

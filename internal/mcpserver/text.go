@@ -77,6 +77,11 @@ func facts(r *runner.Result) string {
 			}
 		}
 	}
+	if s := r.Sandbox; s != nil {
+		for _, u := range s.Untraced {
+			line("[not all of %s was traced: %s]", u.Program, u.Why)
+		}
+	}
 	if s := r.Sandbox; s != nil && len(s.Tampered) > 0 {
 		for _, t := range s.Tampered {
 			line("[sandbox: a protected file changed meanwhile: %s: %s]", t.Path, t.What)

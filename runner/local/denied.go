@@ -1,6 +1,7 @@
 package local
 
 import (
+	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/launch/denial"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -19,11 +20,35 @@ func (e *Executor) Denials(s *runner.Spec, exit runner.Exit, stderr, stdout []by
 	defer e.give(sandbox)
 	c := denial.Command{Text: s.Command, Dir: s.Dir, Code: exit.Code, Stderr: stderr, Stdout: stdout}
 	for _, d := range denial.Find(&c, sandbox.Why) {
-		r := runner.Denial{Path: d.Path, Op: d.Op, Reason: d.Reason, Text: d.Text, Line: d.Line, Flag: d.Flag, Hint: d.Advice()}
-		if d.Missing != nil {
-			r.Missing = d.Missing.Path
-		}
+		r := denialOf(d.Answer)
+		r.Source, r.Line = runner.SourceOutput, d.Line
 		denials = append(denials, r)
 	}
 	return denials
+}
+
+// denialOf is an answer in the runner's words.
+func denialOf(a *launch.Answer) runner.Denial {
+	d := runner.Denial{Path: a.Path, Op: a.Op, Reason: a.Reason, Text: a.Text, Flag: a.Flag, Hint: a.Advice()}
+	if a.Missing != nil {
+		d.Missing = a.Missing.Path
+	}
+	return d
+}
+
+// addTrace adds what a trace saw; nil is none.
+func addTrace(box *runner.Sandbox, t *launch.Trace) {
+	if t == nil {
+		return
+	}
+	box.Traced = true
+	for _, r := range t.Refused {
+		d := denialOf(r.Answer)
+		d.Source, d.Program, d.Pid, d.Call, d.Count = runner.SourceTrace, r.Program, r.Pid, r.Call, r.Count
+		box.Denials = append(box.Denials, d)
+	}
+	box.Denied = len(box.Denials) > 0
+	for _, u := range t.Unseen {
+		box.Untraced = append(box.Untraced, runner.Untraced(u))
+	}
 }

@@ -189,6 +189,7 @@ func (p *direct) Finish() (runner.Exit, error) {
 		exit.Signal = syscall.SIGKILL
 	}
 	exit.Sandbox.Tampered = tampered(p.cmd.Tampered)
+	addTrace(exit.Sandbox, p.cmd.Trace())
 	return exit, nil
 }
 

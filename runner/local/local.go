@@ -100,7 +100,8 @@ func New(c Config) (*Executor, error) {
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
 		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 		// Bubblewrap's commands die with it, and it with its parent.
-		SurvivesHost: c.Supervisor == "" && applied.Backend != launch.BackendBwrap,
+		// What is traced needs the host to look at what it does.
+		SurvivesHost: c.Supervisor == "" && applied.Backend != launch.BackendBwrap && !c.Options.TraceDenials,
 		OnlyKill:     c.Policy.Limits.Group() || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 	}
 	return e, nil

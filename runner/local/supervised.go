@@ -72,6 +72,9 @@ type record struct {
 	Core     bool            `json:"core"`
 	Tampered []launch.Change `json:"tampered"`
 
+	Denials  []launch.Refusal `json:"denials"`
+	Untraced []launch.Unseen  `json:"untraced"`
+
 	Group     *cgroup.Stats `json:"group"`
 	LimitsHit []string      `json:"limits_hit"`
 	Usage     struct {
@@ -152,6 +155,9 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 	}
 	if b := e.config.Options.Bwrap; b != "" {
 		args = append(args, "--bwrap", b)
+	}
+	if e.config.Options.TraceDenials {
+		args = append(args, "--trace-denials")
 	}
 	args = append(append(args, string(pol.Worktree), "--"), spec.Argv...)
 
@@ -333,6 +339,9 @@ func (p *supervised) Finish() (runner.Exit, error) {
 	exit.LimitsHit = r.LimitsHit
 	if exit.Sandbox != nil {
 		exit.Sandbox.Tampered = tampered(r.Tampered)
+		if r.Denials != nil {
+			addTrace(exit.Sandbox, &launch.Trace{Refused: r.Denials, Unseen: r.Untraced})
+		}
 	}
 	return exit, nil
 }
