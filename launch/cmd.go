@@ -55,9 +55,16 @@ type Cmd struct {
 	// yet. It needs NewSession.
 	ControllingTerminal bool
 
-	// Linger is how long, under bubblewrap, what the command has left gets to
-	// end by itself when it has ended: it is killed then. Zero kills it at
-	// once.
+	// Guard puts a guard between this process and the command: a copy of this
+	// process that executes nothing, adopts the command's orphans, and kills all
+	// that it has started when it has ended, when [Cmd.EndAll] says so, and when
+	// this process is gone, however that came. Under bubblewrap, which does that
+	// itself, it changes nothing. It takes memory for the pages that change in
+	// this process, and what [CanGuard] says.
+	Guard bool
+	// Linger is how long, under bubblewrap or with a guard, what the command has
+	// left gets to end by itself when it has ended: it is killed then. Zero
+	// kills it at once.
 	Linger time.Duration
 
 	// Group is a control group of the caller's that the command starts in, and
@@ -69,7 +76,9 @@ type Cmd struct {
 	// Process is the command once it is started. Under [BackendBwrap] it is
 	// bubblewrap: killing it kills the command and all that it has started,
 	// other signals are to be sent by [Cmd.Signal], and a command that died of
-	// signal n has exit code 128+n.
+	// signal n has exit code 128+n. With a guard it is that, which ends when all
+	// has, with such an exit code, and [Cmd.Pid] is the command; [Cmd.Status]
+	// tells.
 	Process *os.Process
 	// ProcessState is there once Wait has returned.
 	ProcessState *os.ProcessState
@@ -98,7 +107,8 @@ type Cmd struct {
 	watch   chan error // result of the goroutine that watches ctx
 	ended   chan struct{}
 	used    *cgroup.Stats
-	end     *Ended // as the inner stage saw it; nil without one
+	end     *Ended // as the inner stage or the guard saw it; nil without one
+	asked   bool   // the guard, how it ended
 	done    bool
 }
 
@@ -196,14 +206,20 @@ func (c *Cmd) Start() (err error) {
 		if v.boxed() {
 			return c.sandbox.startCmd(v, p, c.Linger)
 		}
+		if c.Guard {
+			return c.startGuarded(v, p)
+		}
 		return c.sandbox.startPlan(v, p, args[0])
 	})
 	if err != nil {
 		return err
 	}
 	pid := c.started.Pid
-	if c.started.Box != nil {
+	switch {
+	case c.started.Box != nil:
 		pid = c.started.Box.bwrap
+	case c.started.guarded != nil:
+		pid = c.started.guard
 	}
 	if c.Process, err = os.FindProcess(pid); err != nil { // it isn't reaped, so it is there
 		return startFailure(err)
@@ -286,6 +302,7 @@ func (c *Cmd) Wait() error {
 		c.end = b.ended()
 		b.close()
 	}
+	c.GuardEnded()
 	c.ProcessState = state
 	// Before the pipes, which what is left may hold open.
 	var endErr error
@@ -310,7 +327,7 @@ func (c *Cmd) Status() (e Ended, ok bool) {
 	switch {
 	case c.ProcessState == nil:
 		return Ended{}, false
-	case c.started.Box != nil:
+	case c.started.Box != nil || c.started.guarded != nil:
 		if c.end == nil {
 			return Ended{}, false
 		}
@@ -352,6 +369,11 @@ func (c *Cmd) Signal(sig syscall.Signal) error {
 		return errors.New("launch: not started")
 	case c.started.Box != nil && sig != syscall.SIGKILL:
 		return c.started.Box.Signal(sig)
+	case c.started.guarded != nil && sig == syscall.SIGKILL:
+		c.EndAll()
+		return nil
+	case c.started.guarded != nil:
+		return os.NewSyscallError("pidfd_send_signal", unix.PidfdSendSignal(c.started.command, sig, nil, 0))
 	}
 	return c.Process.Signal(sig)
 }

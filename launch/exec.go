@@ -128,16 +128,24 @@ type Started struct {
 	group   *group
 	unwatch func() // nil if nothing is watched
 	trace   *trace // nil if nobody looks
+
+	// Where there is a guard Pid is its child, guard its own id, and command
+	// refers to Pid, or is negative.
+	guarded *spawn.Guarded
+	guard   int
+	command int
 }
 
 // watch has what is replaced outside covered again.
 func (s *Started) watch(w *mountns.Watch) {
 	pid, pidfd := s.Pid, s.pidfd // without pidfd: a child isn't reaped, so the number is its own
-	if s.Box != nil {
-		pid, pidfd = s.Box.takeStage()
-		if pidfd < 0 {
+	switch {
+	case s.Box != nil:
+		if pid, pidfd = s.Box.takeStage(); pidfd < 0 {
 			return
 		}
+	case s.guarded != nil && pidfd < 0:
+		return // it has ended
 	}
 	switch {
 	case w != nil:
@@ -195,5 +203,9 @@ func (s *Sandbox) startPlan(v *variant, p *spawn.Plan, name string) (*Started, e
 	if err != nil {
 		return nil, startError(err, name)
 	}
-	return &Started{Pid: sp.Pid, pidfd: sp.PidFD, trace: s.traceCalls(v, sp.Listener, p.Files)}, nil
+	started := &Started{Pid: sp.Pid, pidfd: sp.PidFD, trace: s.traceCalls(v, sp.Listener, p.Files)}
+	if g := sp.Guarded; g != nil {
+		started.Pid, started.guard, started.guarded = g.Pid, sp.Pid, g
+	}
+	return started, nil
 }

@@ -193,6 +193,10 @@ func descriptor(f *os.File) (int, error) {
 
 // kill kills the command, with its group if it leads one.
 func (c *Cmd) kill() error {
+	if c.started.guarded != nil {
+		c.EndAll()
+		return nil
+	}
 	if (c.NewSession || c.NewGroup) && c.started.Box == nil {
 		// The leader isn't reaped while the context is watched, so the number
 		// of the group can't be another's.

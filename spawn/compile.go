@@ -43,6 +43,7 @@ type program struct {
 	rules       []rule
 	joins       []join // of a child that makes mounts and is no program
 
+	guard  *guardian // nil without one
 	clone  cloneArgs
 	pidfd  int32
 	report report
@@ -105,6 +106,9 @@ func compile(p *Plan) (*program, error) {
 	}
 	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, socket: -1, umask: -1}
 
+	if p.Guard != nil {
+		g.guard = newGuardian(p.Guard)
+	}
 	var err error
 	if g.path, err = syscall.BytePtrFromString(p.Path); err != nil || p.Path == "" {
 		return nil, bad("path")

@@ -76,7 +76,7 @@ func (g *program) startInside() (*Process, error) {
 		noClonePidFD.Store(true)
 	}
 	p, err := g.startWith(0)
-	if err == nil {
+	if err == nil && p.Guarded == nil {
 		// The child isn't reaped, so its number is its own.
 		if p.PidFD, err = unix.PidfdOpen(p.Pid, 0); err != nil {
 			p.PidFD, err = -1, nil
@@ -96,18 +96,24 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		}
 	}
 
+	guarded, err := g.guard.open()
+	if err != nil {
+		return nil, err
+	}
 	// The lock keeps descriptors that others are about to mark close-on-exec
 	// out of the child.
 	syscall.ForkLock.Lock()
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		syscall.ForkLock.Unlock()
+		guarded.drop()
 		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
 	}
 	g.pipe = pipe[1]
 	listener, err := g.openSocket()
 	if err != nil {
 		syscall.ForkLock.Unlock()
+		guarded.drop()
 		_, _ = unix.Close(pipe[0]), unix.Close(pipe[1])
 		return nil, err
 	}
@@ -119,6 +125,16 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 
 	_ = unix.Close(pipe[1])
 	defer func() { _ = unix.Close(pipe[0]) }()
+	started := false
+	if guarded != nil {
+		g.guard.forked()
+		g.pidfd = -1 // it is the guard's
+		defer func() {
+			if !started {
+				guarded.drop()
+			}
+		}()
+	}
 	if errno != 0 {
 		return nil, &Error{Stage: StageClone, Errno: syscall.Errno(errno)}
 	}
@@ -133,8 +149,9 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		}
 		n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
 	}
-	if n == 0 { // closed by the exec
-		return &Process{Pid: int(pid), PidFD: int(g.pidfd), Listener: listener.receive()}, nil
+	if n == 0 && (guarded == nil || guarded.begun()) { // closed by the exec
+		started = true
+		return &Process{Pid: int(pid), PidFD: int(g.pidfd), Listener: listener.receive(), Guarded: guarded}, nil
 	}
 	if pidfdFlag != 0 {
 		_ = unix.Close(int(g.pidfd))
@@ -146,25 +163,41 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	return nil, g.failed(r)
 }
 
-// fork makes the child, in which it doesn't return. It has a stack frame of
-// its own, since the child writes to it: the parent leaves it at once.
+// fork makes the child, in which it doesn't return, or the guard, which makes the
+// child and doesn't return either. It has a stack frame of its own, since the
+// child writes to it: the parent leaves it at once, and a guard goes on with what
+// isn't there.
 //
 //go:noinline
 //go:norace
 //go:nocheckptr
 func (g *program) fork(flags uintptr) (pid, errno uintptr) {
+	forking = g
 	runtimeBeforeFork()
+	if g.guard != nil {
+		pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		if e != 0 || pid != 0 {
+			return pid, uintptr(e)
+		}
+		g.guard.prepare(g)
+	}
 	if g.clone.flags != 0 {
 		pid, errno = vforkSyscall(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&g.clone)), unsafe.Sizeof(g.clone), 0)
 	} else {
 		pid, errno = vforkSyscall(unix.SYS_CLONE, flags, 0, uintptr(unsafe.Pointer(&g.pidfd)))
 	}
 	if errno != 0 || pid != 0 {
+		if forking.guard != nil {
+			forking.guard.watch(pid, errno)
+		}
 		return
 	}
 	g.child()
 	return
 }
+
+// forking is what is being made, under [syscall.ForkLock].
+var forking *program
 
 // child runs the program in the child and never returns.
 //

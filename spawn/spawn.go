@@ -116,6 +116,10 @@ type Plan struct {
 	// Where a filter of the caller's has one already the kernel says EBUSY.
 	// Exec can't do that and refuses.
 	Witness []unix.SockFilter
+
+	// Guard, if not nil, puts a process between the caller and the program. Exec
+	// can't do that and refuses.
+	Guard *Guard
 }
 
 // Rlimit is a resource limit, in the units of setrlimit(2).
@@ -141,6 +145,9 @@ type Process struct {
 	// Listener is that of Plan.Witness, -1 without one. It is closed on exec;
 	// the caller closes it.
 	Listener int
+	// Guarded is the program, where there is a guard: Pid is that one then, and
+	// PidFD is -1.
+	Guarded *Guarded
 }
 
 // Stage is a step of a plan.
@@ -250,7 +257,7 @@ func Start(p *Plan) (*Process, error) {
 // The caller must hold [runtime.LockOSThread] since before it began to prepare
 // the plan: confinement belongs to a thread.
 func Exec(p *Plan) error {
-	if p.CgroupFD != 0 || p.Namespaces != 0 || len(p.Mounts) > 0 || p.Witness != nil {
+	if p.CgroupFD != 0 || p.Namespaces != 0 || len(p.Mounts) > 0 || p.Witness != nil || p.Guard != nil {
 		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: "namespaces"}
 	}
 	prog, err := compile(p)

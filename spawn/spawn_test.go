@@ -31,6 +31,8 @@ func TestMain(m *testing.M) {
 		report()
 	case "exec":
 		execHelper()
+	case "guarded-host":
+		guardedHost()
 	case "no-clone3":
 		os.Exit(noClone3(os.Args[1:]))
 	case "unknown-signal-state":

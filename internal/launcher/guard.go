@@ -12,9 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
-	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -54,7 +52,7 @@ func supervise(o *options, args []string) (int, error) {
 	}
 	watchOwnParent(pipe[1], o.parent)
 
-	domain, err := o.guardDomain()
+	domain, err := launch.GuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageRules, Err: err}
 	}
@@ -109,30 +107,6 @@ func self() string {
 	}
 	return path
 }
-
-// guardDomain makes the guard's domain, which keeps signals in. A domain forbids
-// moves between folders unless it handles them, and one that does forbids
-// mounts: where the command may get mounts there is none. The guard then kills its
-// children until it has none, as it does below ABI 6.
-func (o *options) guardDomain() (*landlock.Domain, error) {
-	var rs landlock.Ruleset
-	if o.inDomain() {
-		rs.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
-		rs.HandledFS = unix.LANDLOCK_ACCESS_FS_REFER
-		rs.Paths = []landlock.PathRule{{Grant: policy.Grant{Path: "/"}, Rights: unix.LANDLOCK_ACCESS_FS_REFER}}
-	}
-	return rs.Create()
-}
-
-// inDomain reports whether the guard has a domain. The launcher and the guard
-// come to the same result. Without /proc no descendant is found.
-func (o *options) inDomain() bool {
-	return landlock.Probe().ABI >= signalABI &&
-		(!launch.Mounts(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap}) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
-}
-
-// signalABI is the version of Landlock that can keep signals in.
-const signalABI = 6
 
 // watchOwnParent closes the pipe to the guard when a process is gone: the given
 // one, or for 0 the one that started this one. It watches the process, not, as
@@ -195,7 +169,7 @@ func newGuard(o *options) (*guard, error) {
 	if err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("getpgid", err)}
 	}
-	g := &guard{pipe: pipe, group: group, domain: o.inDomain()}
+	g := &guard{pipe: pipe, group: group, domain: launch.HasGuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})}
 	go func() {
 		b := make([]byte, 1)
 		for {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -15,21 +16,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// direct is a command that is a child of this process.
+// direct is a command that is a child of this process, or of a guard that is.
 type direct struct {
-	cmd   *launch.Cmd
-	box   *runner.Sandbox
-	boxed bool // by bubblewrap
-	files *files
-	ended chan struct{}
+	cmd     *launch.Cmd
+	box     *runner.Sandbox
+	boxed   bool // by bubblewrap
+	guarded bool
+	files   *files
+	ended   chan struct{}
+	// alone says, once it has ended, that a guard was killed: what is left isn't
+	// ended by it.
+	alone bool
 
 	mu   sync.Mutex
 	tree *proctree.Tree
 }
 
-// startDirect starts a command as a child of this process, in a session of its
-// own.
-func startDirect(s *launch.Sandbox, spec *runner.Spec, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
+// startDirect starts a command as a child of this process, or of a guard, in a
+// session of its own.
+func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
 	path, err := launch.LookPath(spec.Argv[0], spec.Dir, spec.Env)
 	if err != nil {
 		return nil, sandboxError(err)
@@ -44,6 +49,7 @@ func startDirect(s *launch.Sandbox, spec *runner.Spec, open func(*runner.Spec) (
 	if f.stdin != nil {
 		c.Stdin = f.stdin
 	}
+	c.Guard = guard
 	if spec.Leftover == runner.LeftoverKill {
 		c.Linger = spec.DrainIdle
 	}
@@ -55,13 +61,15 @@ func startDirect(s *launch.Sandbox, spec *runner.Spec, open func(*runner.Spec) (
 		return nil, sandboxError(err)
 	}
 	applied := s.Applied() // as the start found it
+	boxed := applied.Backend == launch.BackendBwrap
 	p := &direct{
-		cmd: c, box: sandboxOf(&applied), boxed: applied.Backend == launch.BackendBwrap,
+		cmd: c, box: sandboxOf(&applied), boxed: boxed, guarded: guard && !boxed,
 		files: f, ended: make(chan struct{}),
 		tree: proctree.New(c.Process.Pid, spec.Mark()),
 	}
 	go func() {
 		awaitEnd(c.Process.Pid)
+		p.alone = p.guarded && !c.GuardEnded()
 		close(p.ended)
 	}()
 	return p, nil
@@ -96,7 +104,7 @@ func hasEnded(fd uintptr) bool {
 	return n > 0 && err == nil
 }
 
-func (p *direct) Pid() int { return p.cmd.Process.Pid }
+func (p *direct) Pid() int { return p.cmd.Pid() }
 
 func (p *direct) Ended() <-chan struct{} { return p.ended }
 
@@ -112,11 +120,26 @@ func (p *direct) Signal(s syscall.Signal) error {
 		defer cancel()
 		return g.Kill(ctx)
 	}
-	if p.boxed {
+	switch {
+	case p.boxed:
 		return p.cmd.Signal(s)
+	case p.guarded && !p.hasEnded() && s == syscall.SIGKILL:
+		p.cmd.EndAll()
+	case p.guarded && !p.hasEnded():
+		p.tree.SignalEach(s, p.cmd.Process.Pid)
+	default:
+		p.tree.Signal(s)
 	}
-	p.tree.Signal(s)
 	return nil
+}
+
+func (p *direct) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
 }
 
 // Remaining lists what can be found.
@@ -126,11 +149,17 @@ func (p *direct) Remaining() []runner.Survivor {
 	if g := p.cmd.ControlGroup(); g != nil {
 		return survivors(inGroup(g))
 	}
-	select {
-	case <-p.ended:
-		p.tree.Ended()
-	default:
+	if !p.hasEnded() {
+		found := p.tree.Scan()
+		if p.guarded { // which isn't the command's
+			found = slices.DeleteFunc(found, func(f proctree.Process) bool { return f.Pid == p.cmd.Process.Pid })
+		}
+		return survivors(found)
 	}
+	if p.guarded && !p.alone {
+		return nil
+	}
+	p.tree.Ended()
 	return survivors(p.tree.Scan())
 }
 
@@ -165,9 +194,7 @@ var errNotEnded = errors.New("the command could not be ended")
 func (p *direct) Finish() (runner.Exit, error) {
 	p.files.close()
 	exit := runner.Exit{Code: -1, Sandbox: p.box}
-	select {
-	case <-p.ended:
-	default:
+	if !p.hasEnded() {
 		go func() {
 			<-p.ended
 			p.tree.Release()
@@ -185,6 +212,8 @@ func (p *direct) Finish() (runner.Exit, error) {
 		addGroup(exit.Usage, end.Group)
 	case p.cmd.ProcessState == nil:
 		return exit, err
+	case p.alone:
+		return exit, errors.New("the guard of the command was killed")
 	default: // bubblewrap was killed, and the command with it
 		exit.Signal = syscall.SIGKILL
 	}

@@ -2,9 +2,10 @@
 // is the [runner.Executor] of agent hosts and of the runner program.
 //
 // There are two ways to start a command. Directly, as a child of the calling
-// process: that is the fastest. Or supervised, by a launcher that stays with the
+// process: that is the fastest. Or supervised, by a guard that stays with the
 // command: then it ends with everything it started even when the calling process
-// is killed, whatever its processes do to get away.
+// is killed, whatever its processes do to get away. The guard is a copy of the
+// calling process, or the launcher where that does more, as with control groups.
 //
 //	                         direct                          supervised
 //	the host is killed       commands go on, as orphans;     commands end
@@ -50,8 +51,8 @@ type Config struct {
 	Options launch.Options
 	// Shell runs commands. Zero is /bin/bash, or /bin/sh where there is none.
 	Shell []string
-	// Supervisor is the launcher that supervises commands: the path of
-	// shofer-sandbox, or [Self]. Zero starts them directly.
+	// Supervisor is what supervises commands: the path of shofer-sandbox, or
+	// [Self]. Zero starts them directly.
 	Supervisor string
 }
 
@@ -59,6 +60,7 @@ type Config struct {
 type Executor struct {
 	config    Config
 	authority runner.Authority
+	guards    bool // in place of launchers
 
 	mu     sync.Mutex
 	now    *shared
@@ -96,6 +98,8 @@ func New(c Config) (*Executor, error) {
 	}
 	defer e.give(s)
 	applied := s.Applied()
+	// A launcher finds a control group where this process can't make one.
+	e.guards = c.Supervisor == Self && launch.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group()
 	e.authority = runner.Authority{
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
 		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
@@ -150,15 +154,20 @@ func (e *Executor) Start(ctx context.Context, s *runner.Spec) (runner.Process, e
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if e.config.Supervisor != "" {
-		return e.startSupervised(ctx, s, openFiles)
+	return e.start(ctx, s, openFiles)
+}
+
+// start starts what a spec says, with the files that open makes.
+func (e *Executor) start(ctx context.Context, s *runner.Spec, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
+	if e.config.Supervisor != "" && !e.guards {
+		return e.startSupervised(ctx, s, open)
 	}
 	sandbox, err := e.take()
 	if err != nil {
 		return nil, err
 	}
 	defer e.give(sandbox)
-	return startDirect(sandbox.Sandbox, s, openFiles)
+	return startDirect(sandbox.Sandbox, s, e.guards, open)
 }
 
 // Close releases what is held open for commands to come. Those that run go on,

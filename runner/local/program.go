@@ -35,16 +35,7 @@ func (e *Executor) StartProgram(ctx context.Context, p session.Program) (session
 		Env: append(slices.Clone(p.Env), runner.MarkVar+"=session-"+rand.Text()),
 	}
 	open := func(*runner.Spec) (*files, error) { return filesOf(p.Files) }
-	if e.config.Supervisor != "" {
-		proc, err := e.startSupervised(ctx, spec, open)
-		return program(proc), err
-	}
-	sandbox, err := e.take()
-	if err != nil {
-		return nil, err
-	}
-	defer e.give(sandbox)
-	proc, err := startDirect(sandbox.Sandbox, spec, open)
+	proc, err := e.start(ctx, spec, open)
 	return program(proc), err
 }
 

@@ -1,0 +1,84 @@
+package local_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/runner"
+	"github.com/shofer-dev/shofer-sandbox/runner/executortest"
+	"github.com/shofer-dev/shofer-sandbox/runner/local"
+)
+
+// A launcher of its own supervises as well as this program does.
+func TestLauncher(t *testing.T) {
+	exe := testenv.BuildLauncher(t)
+	executortest.Test(t, executortest.Options{
+		New: func(testing.TB) runner.Executor { return executor(t, func(c *local.Config) { c.Supervisor = exe }) },
+	})
+}
+
+// parentOf returns a process's parent.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ")
+	parent, err := strconv.Atoi(strings.Fields(rest)[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parent
+}
+
+// Without its guard a command is ended by what its processes have in common, and
+// nobody pretends to know how it ended.
+func TestGuardKilled(t *testing.T) {
+	r := newRunner(t, runner.Config{Executor: executor(t, func(c *local.Config) { c.Supervisor = local.Self })})
+	spec, err := r.Resolve(runner.Request{Command: "setsid sleep 300 & sleep 300"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := r.Start(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	settled(t, "processes missing", 0, func() int { return 3 - len(e.Processes()) })
+	all := e.Processes()
+	guard := parentOf(t, e.Pid())
+	if guard == os.Getpid() {
+		t.Skip("there is no guard here")
+	}
+	for _, p := range all {
+		if p.Pid == guard {
+			t.Errorf("the guard is among the command's processes: %v", all)
+		}
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-e.Done()
+	res := e.Result()
+	if res.ExitCode != -1 || res.Err == nil {
+		t.Errorf("exit code %d, %v; want it unknown", res.ExitCode, res.Err)
+	}
+	settled(t, "processes alive", 0, func() (n int) {
+		for _, p := range all {
+			if syscall.Kill(p.Pid, 0) == nil && !zombie(p.Pid) {
+				n++
+			}
+		}
+		return n
+	})
+}
+
+func zombie(pid int) bool {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil || strings.Contains(string(text), ") Z ")
+}

@@ -1,0 +1,125 @@
+package spawn
+
+import (
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// Guard puts a process between the caller and the program: a copy of the caller
+// that executes nothing, adopts every orphan of the program's, and kills all that
+// the program has started when the program has ended, when it is told to
+// ([Guarded.End]), and when the caller is gone, however that came. It leads a
+// session of its own and heeds no signal but SIGKILL and SIGSTOP. See [CanGuard].
+type Guard struct {
+	// DomainFD, if not zero, is a Landlock ruleset that the guard enforces upon
+	// itself, and so upon the program. It must keep signals in: all processes
+	// in it but the guard are then killed by one call. Without it the guard kills
+	// its children until it has none; those of them it finds by /proc.
+	DomainFD int
+	// Linger is how long what the program has left may go on when the program
+	// has ended.
+	Linger time.Duration
+}
+
+// Guarded is a program that was started below a [Guard].
+type Guarded struct {
+	// Pid is the program's id. It isn't the caller's child, and its number can
+	// become another's as soon as it has ended.
+	Pid      int
+	lifeline int // closing it ends everything
+	ended    sync.Once
+	status   int // where the guard says how the program ended
+}
+
+// Ending is how a guarded program ended.
+type Ending struct {
+	Status syscall.WaitStatus
+	Rusage syscall.Rusage
+}
+
+// CanGuard reports whether the kernel has what a guard needs, which is
+// close_range(2) of Linux 5.9.
+func CanGuard() bool {
+	const last = ^uint32(0)
+	return unix.CloseRange(uint(last), uint(last), 0) == nil
+}
+
+// End has everything killed that the program has started, the program itself
+// included. It returns at once: the guard's end is the end of all. It may be
+// called more than once, and by several goroutines.
+func (g *Guarded) End() {
+	g.ended.Do(func() { _ = unix.Close(g.lifeline) })
+}
+
+// Ending returns, when the guard has ended, how the program did; false if the
+// guard was killed. It is called once, and releases what belongs to g.
+func (g *Guarded) Ending() (e Ending, ok bool) {
+	g.End()
+	var r guardRecord
+	n := readFull(g.status, r.bytes())
+	_ = unix.Close(g.status)
+	return Ending{syscall.WaitStatus(r.status), r.rusage}, n == len(r.bytes())
+}
+
+// guardRecord is what a guard says: once when the program runs, and once when it
+// has ended.
+type guardRecord struct {
+	pid    int32
+	status uint32
+	rusage syscall.Rusage
+}
+
+func (r *guardRecord) bytes() []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
+}
+
+// open makes the guard's pipes. A nil guardian needs none.
+func (w *guardian) open() (*Guarded, error) {
+	if w == nil {
+		return nil, nil
+	}
+	var life, status [2]int
+	err := unix.Pipe2(life[:], unix.O_CLOEXEC)
+	if err == nil {
+		if err = unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
+			_, _ = unix.Close(life[0]), unix.Close(life[1])
+		}
+	}
+	if err != nil {
+		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
+	}
+	w.lifeline, w.status, w.ourLife, w.ourStatus = life[0], status[1], life[1], status[0]
+	return &Guarded{lifeline: life[1], status: status[0]}, nil
+}
+
+// forked closes in the caller what is the guard's.
+func (w *guardian) forked() { _, _ = unix.Close(w.lifeline), unix.Close(w.status) }
+
+// drop closes what is the caller's, when nothing was started.
+func (g *Guarded) drop() {
+	if g != nil {
+		_, _ = unix.Close(g.lifeline), unix.Close(g.status)
+	}
+}
+
+// begun reads the program's id.
+func (g *Guarded) begun() bool {
+	var r guardRecord
+	if readFull(g.status, r.bytes()) != len(r.bytes()) {
+		return false
+	}
+	g.Pid = int(r.pid)
+	return true
+}
+
+// newGuardian lays out what a guard needs.
+func newGuardian(g *Guard) *guardian {
+	w := &guardian{domain: g.DomainFD, linger: int64(g.Linger)}
+	w.children, _ = syscall.BytePtrFromString("/proc/thread-self/children")
+	w.root, _ = syscall.BytePtrFromString("/")
+	return w
+}
