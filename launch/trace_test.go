@@ -387,12 +387,12 @@ func traced(args []string) int {
 // and rings.
 func TestTraceUnseen(t *testing.T) {
 	needWitness(t)
+	work, out := places(t)
+	helper := testenv.Helper(t, "undumpable", out)
 	if os.Geteuid() == 0 {
 		return // sees all
 	}
-	work, out := places(t)
 	s := prepareWith(t, workspace(work), launch.Options{Backend: launch.BackendLandlock, TraceDenials: true})
-	helper := testenv.Helper(t, "undumpable", out)
 	c := s.Command(helper.Path)
 	c.Args, c.Env, c.Dir = helper.Args, append(s.Environ(), helper.Env...), work
 	if output, err := c.CombinedOutput(); err != nil {
