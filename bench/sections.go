@@ -61,6 +61,7 @@ func measure(o options) (all []section, err error) {
 		{"parallel", b.parallel},
 		{"host", b.hosts},
 		{"end", b.endings},
+		{"trace", b.traces},
 	} {
 		if o.only != "" && o.only != s.name {
 			continue
