@@ -10,7 +10,10 @@
 package cli
 
 import (
+	"slices"
+
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // program is one run of the program.
@@ -26,7 +29,7 @@ type program struct {
 // version is what --version prints. It returns the exit code.
 func Main(args []string, version string) int {
 	p := &program{version: version}
-	root := p.root()
+	root := p.root(args)
 	root.SetArgs(args)
 	if err := root.Execute(); err != nil {
 		return p.fail(err)
@@ -34,7 +37,9 @@ func Main(args []string, version string) int {
 	return p.code
 }
 
-func (p *program) root() *cobra.Command {
+// root makes the command line that args need: all of it takes a while, and is
+// wanted by those who ask for help or complete.
+func (p *program) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "runner",
 		Short: "Run commands confined, and tell the truth about them",
@@ -52,11 +57,46 @@ they print, for reading.`,
 	root.SetFlagErrorFunc(flagError)
 	root.SetHelpFunc(help)
 	root.SetVersionTemplate("runner {{.Version}}\n")
-	f := root.PersistentFlags()
-	f.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of\n$XDG_STATE_HOME/shofer-sandbox")
-	f.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
-	root.AddCommand(p.runCommand(), p.startCommand(), p.superviseCommand(),
-		p.psCommand(), p.readCommand(), p.writeCommand(), p.waitCommand(), p.killCommand(), p.logsCommand(),
-		p.sessionCommand(), p.resolveCommand(), p.artifactsCommand(), p.mcpCommand(), p.rpcCommand(), p.doctorCommand(), p.completionCommand(root))
+	everywhere := root.PersistentFlags()
+	everywhere.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of\n$XDG_STATE_HOME/shofer-sandbox")
+	everywhere.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
+	makers := []func() *cobra.Command{
+		p.runCommand, p.startCommand, p.superviseCommand, p.psCommand, p.readCommand, p.writeCommand,
+		p.waitCommand, p.killCommand, p.logsCommand, p.sessionCommand, p.resolveCommand, p.artifactsCommand,
+		p.mcpCommand, p.rpcCommand, p.doctorCommand, func() *cobra.Command { return p.completionCommand(root) },
+	}
+	if i := slices.Index(commandNames, commandOf(everywhere, args)); i >= 0 {
+		makers = makers[i : i+1]
+	}
+	for _, make := range makers {
+		root.AddCommand(make())
+	}
 	return root
 }
+
+// commandNames are those of the commands, in the order in which root makes them.
+var commandNames = []string{
+	"run", "start", superviseName, "ps", "read", "write", "wait", "kill", "logs", "session", "resolve", "artifacts",
+	"mcp", "rpc", "doctor", "completion",
+}
+
+// commandOf returns the first operand, "" if that can't be told.
+func commandOf(everywhere *pflag.FlagSet, args []string) string {
+	f := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f.SetInterspersed(false)
+	f.Usage = func() {}
+	everywhere.VisitAll(func(fl *pflag.Flag) {
+		own := *fl
+		own.Value = &ignored{fl.Value}
+		f.AddFlag(&own)
+	})
+	if f.Parse(args) != nil {
+		return ""
+	}
+	return f.Arg(0)
+}
+
+// ignored is an option that isn't set by being looked at.
+type ignored struct{ pflag.Value }
+
+func (ignored) Set(string) error { return nil }

@@ -73,6 +73,8 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	if err != nil {
 		return nil, 0, err
 	}
+	caught := make(chan *interrupts, 1)
+	go func() { caught <- catch() }() // which takes a while, for each signal
 	eng, err := p.engine(a, nil)
 	if err != nil {
 		return nil, 0, err
@@ -89,7 +91,7 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 	if err != nil {
 		return nil, 0, err
 	}
-	signals := catch()
+	signals := <-caught
 	e, err := eng.Start(context.Background(), spec)
 	if err != nil {
 		if e == nil {

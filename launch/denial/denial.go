@@ -22,6 +22,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -169,14 +170,19 @@ func folderThere(path string, op policy.Op) bool {
 }
 
 // colours are what a program writes for a terminal.
-var colours = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+var colours = lazily("\x1b\\[[0-9;?]*[A-Za-z]")
 
 func clean(line []byte) string {
 	if len(line) > longLine {
 		return ""
 	}
 	if bytes.IndexByte(line, '\x1b') >= 0 {
-		line = colours.ReplaceAll(line, nil)
+		line = colours().ReplaceAll(line, nil)
 	}
 	return strings.TrimRight(string(line), " \t\r")
+}
+
+// lazily compiles an expression when it is first wanted: most commands succeed.
+func lazily(expr string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })
 }

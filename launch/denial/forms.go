@@ -31,7 +31,7 @@ type mention struct {
 // Words for the errors that a refusal has, strerror's and the names.
 const words = `(?:[Pp]ermission denied|[Rr]ead-only file system|Device or resource busy|device or resource busy)`
 
-var anyWords = regexp.MustCompile(words + `|\bE(?:ACCES|ROFS|BUSY)\b|AccessDeniedException|PermissionDenied`)
+var anyWords = lazily(words + `|\bE(?:ACCES|ROFS|BUSY)\b|AccessDeniedException|PermissionDenied`)
 
 func kindOf(line string) kind {
 	switch line = strings.ToLower(line); {
@@ -45,88 +45,88 @@ func kindOf(line string) kind {
 
 // form is a way to tell of an error. Its groups are op, path and path2.
 type form struct {
-	re *regexp.Regexp
+	re func() *regexp.Regexp
 	op policy.Op // if there is no group op
 }
 
 // runtimes are the forms of languages' runtimes.
 var runtimes = []form{
 	// Node: EACCES: permission denied, rename '/a' -> '/b'
-	{regexp.MustCompile(`\bE(?:ACCES|ROFS|BUSY): [a-z -]+, (?P<op>\w+) '(?P<path>[^']+)'(?: -> '(?P<path2>[^']+)')?`), ""},
+	{lazily(`\bE(?:ACCES|ROFS|BUSY): [a-z -]+, (?P<op>\w+) '(?P<path>[^']+)'(?: -> '(?P<path2>[^']+)')?`), ""},
 	// Python: [Errno 13] Permission denied: '/a' -> '/b'
-	{regexp.MustCompile(`(?:Error: |^)\[Errno (?:13|30|16)\] [A-Za-z -]+: b?(?:'(?P<path>[^']+)'|"(?P<path>[^"]+)")(?: -> b?'(?P<path2>[^']+)')?`), policy.OpWrite},
+	{lazily(`(?:Error: |^)\[Errno (?:13|30|16)\] [A-Za-z -]+: b?(?:'(?P<path>[^']+)'|"(?P<path>[^"]+)")(?: -> b?'(?P<path2>[^']+)')?`), policy.OpWrite},
 	// Go: rename /a /b: permission denied
-	{regexp.MustCompile(`\b(?P<op>open|openat|creat|mkdir|mkdirat|remove|unlink|unlinkat|rename|link|symlink|truncate|createtemp|mkdirtemp) (?P<path>/[^:]*?)(?: (?P<path2>/[^:]*))?: (?:permission denied|read-only file system|device or resource busy)$`), ""},
+	{lazily(`\b(?P<op>open|openat|creat|mkdir|mkdirat|remove|unlink|unlinkat|rename|link|symlink|truncate|createtemp|mkdirtemp) (?P<path>/[^:]*?)(?: (?P<path2>/[^:]*))?: (?:permission denied|read-only file system|device or resource busy)$`), ""},
 	// Java
-	{regexp.MustCompile(`FileNotFoundException: (?P<path>/.*) \(` + words + `\)$`), policy.OpWrite},
-	{regexp.MustCompile(`FileSystemException: (?P<path>/.*?)(?: -> (?P<path2>/.*))?: ` + words + `$`), policy.OpWrite},
-	{regexp.MustCompile(`AccessDeniedException: (?P<path>/.*?)(?: -> (?P<path2>/.*))?$`), policy.OpWrite},
+	{lazily(`FileNotFoundException: (?P<path>/.*) \(` + words + `\)$`), policy.OpWrite},
+	{lazily(`FileSystemException: (?P<path>/.*?)(?: -> (?P<path2>/.*))?: ` + words + `$`), policy.OpWrite},
+	{lazily(`AccessDeniedException: (?P<path>/.*?)(?: -> (?P<path2>/.*))?$`), policy.OpWrite},
 }
 
 // others are forms that begin or end otherwise than [usual].
 var others = []form{
 	// Ruby: Permission denied @ rb_sysopen - /a (Errno::EACCES)
-	{regexp.MustCompile(words + ` @ \w+ - (?P<path>/.*?)(?: \(Errno::E\w+\))?$`), policy.OpWrite},
+	{lazily(words + ` @ \w+ - (?P<path>/.*?)(?: \(Errno::E\w+\))?$`), policy.OpWrite},
 	// zsh:1: permission denied: /a
-	{regexp.MustCompile(`^\S*zsh:(?:\d+:)? ` + words + `: (?P<path>.+)$`), policy.OpWrite},
+	{lazily(`^\S*zsh:(?:\d+:)? ` + words + `: (?P<path>.+)$`), policy.OpWrite},
 	// PHP: fopen(/a): Failed to open stream: Permission denied
-	{regexp.MustCompile(`\b\w+\((?P<path>/[^)]+)\): [Ff]ailed to open stream: ` + words), policy.OpWrite},
-	{regexp.MustCompile(`\bmkdir\((?P<path>/[^)]+)\): ` + words), policy.OpMkdir},
+	{lazily(`\b\w+\((?P<path>/[^)]+)\): [Ff]ailed to open stream: ` + words), policy.OpWrite},
+	{lazily(`\bmkdir\((?P<path>/[^)]+)\): ` + words), policy.OpMkdir},
 	// rustc: Permission denied (os error 13) at path "/a"
-	{regexp.MustCompile(words + ` \(os error \d+\) at path "(?P<path>[^"]+)"`), policy.OpCreate},
+	{lazily(words + ` \(os error \d+\) at path "(?P<path>[^"]+)"`), policy.OpCreate},
 	// tar, shred: tar: /a: Cannot open: Permission denied
-	{regexp.MustCompile(`: (?P<path>[^:]+): (?:Cannot open|Cannot create|failed to open for writing|Cannot unlink|Cannot write|open failed): ` + words + `$`), policy.OpWrite},
-	{regexp.MustCompile(`: (?P<path>[^:]+): Cannot mkdir: ` + words + `$`), policy.OpMkdir},
+	{lazily(`: (?P<path>[^:]+): (?:Cannot open|Cannot create|failed to open for writing|Cannot unlink|Cannot write|open failed): ` + words + `$`), policy.OpWrite},
+	{lazily(`: (?P<path>[^:]+): Cannot mkdir: ` + words + `$`), policy.OpMkdir},
 	// ksh: ksh: /a: cannot create [Permission denied]
-	{regexp.MustCompile(`: (?P<path>[^:]+): cannot create \[` + words + `\]$`), policy.OpWrite},
+	{lazily(`: (?P<path>[^:]+): cannot create \[` + words + `\]$`), policy.OpWrite},
 }
 
 // wordless are forms without words for the error, of which nothing else is said
 // in that way where it isn't one.
 var wordless = []form{
-	{regexp.MustCompile(`^WARNING: The directory '(?P<path>/[^']+)' or its parent directory is not owned or is not writable by the current user`), policy.OpMkdir},
-	{regexp.MustCompile(`^"(?P<path>/[^"]+)" E212: Can't open file for writing`), policy.OpWrite},
-	{regexp.MustCompile(`^(?:\S*/)?m?awk: cannot open "(?P<path>/[^"]+)"`), policy.OpWrite},
-	{regexp.MustCompile(`(?:^|: )error: error while writing [\w.$]+: (?P<path>/.+)$`), policy.OpWrite},
-	{regexp.MustCompile(`^(?:Error: in prepare, |Error: )?unable to open database (?:file )?"(?P<path>/[^"]+)"`), policy.OpWrite},
+	{lazily(`^WARNING: The directory '(?P<path>/[^']+)' or its parent directory is not owned or is not writable by the current user`), policy.OpMkdir},
+	{lazily(`^"(?P<path>/[^"]+)" E212: Can't open file for writing`), policy.OpWrite},
+	{lazily(`^(?:\S*/)?m?awk: cannot open "(?P<path>/[^"]+)"`), policy.OpWrite},
+	{lazily(`(?:^|: )error: error while writing [\w.$]+: (?P<path>/.+)$`), policy.OpWrite},
+	{lazily(`^(?:Error: in prepare, |Error: )?unable to open database (?:file )?"(?P<path>/[^"]+)"`), policy.OpWrite},
 }
 
 // broken are forms that have the words in the line before or after.
 var broken = []form{
-	{regexp.MustCompile(`^(?:checkdir error|error):  cannot create (?P<path>/.+)$`), policy.OpCreate},
-	{regexp.MustCompile(`Warning: Failed to open the file (?P<path>/.+):$`), policy.OpWrite},
+	{lazily(`^(?:checkdir error|error):  cannot create (?P<path>/.+)$`), policy.OpCreate},
+	{lazily(`Warning: Failed to open the file (?P<path>/.+):$`), policy.OpWrite},
 }
 
 // usual is the form of strerror: what was done, and to what, then the words.
-var usual = regexp.MustCompile(`^(?P<head>.*?)(?: ?: |, | \()(?:reason: |')?` + words + `[')]?` +
+var usual = lazily(`^(?P<head>.*?)(?: ?: |, | \()(?:reason: |')?` + words + `[')]?` +
 	`(?: \(os error \d+\)| \(\d+\)| at \S+ line \d+)?\.?$`)
 
 // quoted is text in quotation marks, as tools put around a path. The mark in a
 // word such as can't is none.
-var quoted = regexp.MustCompile("(?:^|[^\\w])(?:'([^']+)'|\"([^\"]+)\"|`([^`']+)['`]|‘([^’]+)’|“([^”]+)”)")
+var quoted = lazily("(?:^|[^\\w])(?:'([^']+)'|\"([^\"]+)\"|`([^`']+)['`]|‘([^’]+)’|“([^”]+)”)")
 
 // alone is a line that has nothing but words, as the last of a chain of causes.
-var alone = regexp.MustCompile(`^\s*(?:\d+: )?` + words + ` \(os error \d+\)$`)
+var alone = lazily(`^\s*(?:\d+: )?` + words + ` \(os error \d+\)$`)
 
 // failedTo is a line of such a chain.
-var failedTo = regexp.MustCompile("(?:[Ff]ailed to|[Cc]ould not|[Uu]nable to|[Cc]ouldn't) [^`]*(?:`(?P<path>/[^`]+)`|: (?P<path>/.+)$)")
+var failedTo = lazily("(?:[Ff]ailed to|[Cc]ould not|[Uu]nable to|[Cc]ouldn't) [^`]*(?:`(?P<path>/[^`]+)`|: (?P<path>/.+)$)")
 
 // chain is how many lines of a chain of causes are looked at.
 const chain = 6
 
 // doubt are words of whoever compares what is with what ought to be.
-var doubt = regexp.MustCompile(`(?i)\b(?:want(?:s|ed)?|expect(?:s|ed)?|assert\w*|should|mock\w*|simulat\w*|got|fake|stub\w*)\b`)
+var doubt = lazily(`(?i)\b(?:want(?:s|ed)?|expect(?:s|ed)?|assert\w*|should|mock\w*|simulat\w*|got|fake|stub\w*)\b`)
 
 // mentions returns the paths that the line i tells of, the likeliest first. With
 // all it may have any form, else only a runtime's.
 func mentions(lines []string, i int, all bool) []mention {
 	line := lines[i]
-	if !anyWords.MatchString(line) {
+	if !anyWords().MatchString(line) {
 		if !all {
 			return nil
 		}
 		for _, j := range []int{i - 1, i + 1} {
-			if j >= 0 && j < len(lines) && anyWords.MatchString(lines[j]) {
+			if j >= 0 && j < len(lines) && anyWords().MatchString(lines[j]) {
 				if m := match(broken, line, kindOf(lines[j])); m != nil {
 					return m
 				}
@@ -147,7 +147,7 @@ func mentions(lines []string, i int, all bool) []mention {
 		}
 		return m
 	}
-	if alone.MatchString(line) {
+	if alone().MatchString(line) {
 		for j := i - 1; j >= max(0, i-chain); j-- {
 			if m := match([]form{{failedTo, opOf(lines[j])}}, lines[j], k); m != nil {
 				return m
@@ -155,7 +155,7 @@ func mentions(lines []string, i int, all bool) []mention {
 		}
 		return nil
 	}
-	at := usual.FindStringSubmatch(line)
+	at := usual().FindStringSubmatch(line)
 	if at == nil {
 		return nil
 	}
@@ -175,12 +175,12 @@ func executing(lines []string) bool {
 // match returns what the first form that fits tells of.
 func match(forms []form, line string, k kind) (found []mention) {
 	for _, f := range forms {
-		at := f.re.FindStringSubmatchIndex(line)
+		at := f.re().FindStringSubmatchIndex(line)
 		if at == nil {
 			continue
 		}
 		op := f.op
-		for i, name := range f.re.SubexpNames() {
+		for i, name := range f.re().SubexpNames() {
 			if at[2*i] < 0 {
 				continue
 			}
@@ -189,7 +189,7 @@ func match(forms []form, line string, k kind) (found []mention) {
 			case "op":
 				op = opOf(text)
 			case "path", "path2":
-				if doubt.MatchString(line[:at[2*i]]) {
+				if doubt().MatchString(line[:at[2*i]]) {
 					return nil
 				}
 				found = append(found, mention{path: text, kind: k})
@@ -208,28 +208,28 @@ func match(forms []form, line string, k kind) (found []mention) {
 
 var (
 	// ambiguous is what bash prints, or a program that prints the path alone.
-	ambiguous = regexp.MustCompile(`^\S+: line \d+: [^:]+$|^/[^:]*$`)
+	ambiguous = lazily(`^\S+: line \d+: [^:]+$|^/[^:]*$`)
 	// executed is what dash prints of what it can't execute.
-	executed = regexp.MustCompile(`^\S+: \d+: (?:exec: )?/?[^: ]+$`)
-	purpose  = regexp.MustCompile(` (?:for (?:writing|output|reading|appending|update)|failed|via template)$`)
+	executed = lazily(`^\S+: \d+: (?:exec: )?/?[^: ]+$`)
+	purpose  = lazily(` (?:for (?:writing|output|reading|appending|update)|failed|via template)$`)
 )
 
 // inHead returns the paths in what stands before the words.
 func inHead(head string, k kind) (found []mention) {
 	op := opOf(head)
-	if executed.MatchString(head) {
+	if executed().MatchString(head) {
 		op = policy.OpExecute
 	}
 	add := func(path string) {
 		if strings.Contains(head, "leading directories of ") { // git's
 			path = filepath.Dir(path)
 		}
-		found = append(found, mention{path: path, op: op, kind: k, execute: ambiguous.MatchString(head)})
+		found = append(found, mention{path: path, op: op, kind: k, execute: ambiguous().MatchString(head)})
 	}
-	if doubt.MatchString(quoted.ReplaceAllString(head, "")) {
+	if doubt().MatchString(quoted().ReplaceAllString(head, "")) {
 		return nil
 	}
-	for _, m := range quoted.FindAllStringSubmatch(head, -1) {
+	for _, m := range quoted().FindAllStringSubmatch(head, -1) {
 		for _, p := range m[1:] {
 			if p != "" {
 				add(p)
@@ -243,7 +243,7 @@ func inHead(head string, k kind) (found []mention) {
 	if i := strings.LastIndex(part, ": "); i >= 0 {
 		part = part[i+2:]
 	}
-	part = strings.TrimSpace(purpose.ReplaceAllString(part, ""))
+	part = strings.TrimSpace(purpose().ReplaceAllString(part, ""))
 	switch i := strings.Index(part, " /"); {
 	case strings.HasPrefix(part, "/"):
 		add(part)
@@ -260,27 +260,27 @@ func inHead(head string, k kind) (found []mention) {
 
 // opWords say what was done. The first that a text has counts.
 var opWords = []struct {
-	re *regexp.Regexp
+	re func() *regexp.Regexp
 	op policy.Op
 }{
-	{regexp.MustCompile(`^(?:\S*/)?(?:env|xargs|nice|nohup|timeout|stdbuf|setsid|time|sudo|chroot|exec): |\bexec: |run command|\bexecut|\bspawn`), policy.OpExecute},
-	{regexp.MustCompile(`\bfor reading\b|cannot (?:access|stat|read)|^scandir|^l?stat`), policy.OpRead},
-	{regexp.MustCompile(`\bremov|\bunlink|\brmdir\b|\bdelet|\brm\b`), policy.OpRemove},
-	{regexp.MustCompile(`\bmove\b|\brenam|\b(?:sym)?link\b|\bmv\b`), policy.OpRename},
-	{regexp.MustCompile(`^(?:\S*/)?(?:cat|tac|head|tail|[ef]?grep|rg|less|more|ls|find|wc|diff|cmp|\w+sum|file|stat|od|xxd|hexdump|cut|nl|du|tree|source): `), policy.OpRead},
-	{regexp.MustCompile(`\bdirector(?:y|ies)\b|\bmkd|\bdirs?\b|work tree`), policy.OpMkdir},
-	{regexp.MustCompile(`\bcreat|\btouch\b|mktemp|mkstemp|temporary file`), policy.OpCreate},
+	{lazily(`^(?:\S*/)?(?:env|xargs|nice|nohup|timeout|stdbuf|setsid|time|sudo|chroot|exec): |\bexec: |run command|\bexecut|\bspawn`), policy.OpExecute},
+	{lazily(`\bfor reading\b|cannot (?:access|stat|read)|^scandir|^l?stat`), policy.OpRead},
+	{lazily(`\bremov|\bunlink|\brmdir\b|\bdelet|\brm\b`), policy.OpRemove},
+	{lazily(`\bmove\b|\brenam|\b(?:sym)?link\b|\bmv\b`), policy.OpRename},
+	{lazily(`^(?:\S*/)?(?:cat|tac|head|tail|[ef]?grep|rg|less|more|ls|find|wc|diff|cmp|\w+sum|file|stat|od|xxd|hexdump|cut|nl|du|tree|source): `), policy.OpRead},
+	{lazily(`\bdirector(?:y|ies)\b|\bmkd|\bdirs?\b|work tree`), policy.OpMkdir},
+	{lazily(`\bcreat|\btouch\b|mktemp|mkstemp|temporary file`), policy.OpCreate},
 }
 
 // aPath is a path without quotation marks.
-var aPath = regexp.MustCompile(`(?:^|[\s(])/\S*`)
+var aPath = lazily(`(?:^|[\s(])/\S*`)
 
 // opOf returns the operation that words are about: writing, unless they say
 // otherwise.
 func opOf(text string) policy.Op {
-	text = aPath.ReplaceAllString(quoted.ReplaceAllString(text, " "), " ")
+	text = aPath().ReplaceAllString(quoted().ReplaceAllString(text, " "), " ")
 	for _, w := range opWords {
-		if w.re.MatchString(text) {
+		if w.re().MatchString(text) {
 			return w.op
 		}
 	}

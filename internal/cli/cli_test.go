@@ -1,0 +1,33 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+)
+
+// What makes one command alone makes the one of that name.
+func TestRoot(t *testing.T) {
+	var all []string
+	for _, c := range (&program{}).root(nil).Commands() {
+		all = append(all, c.Name())
+	}
+	names := slices.Sorted(slices.Values(commandNames))
+	if slices.Sort(all); !slices.Equal(all, names) {
+		t.Errorf("there are %q; want %q", all, names)
+	}
+	for _, name := range commandNames {
+		got := (&program{}).root([]string{"-q", "--state", "run", name, "ps"}).Commands()
+		if len(got) != 1 || got[0].Name() != name {
+			t.Errorf("%s makes %d commands", name, len(got))
+		}
+	}
+	for _, args := range [][]string{{}, {"--help"}, {"nosuch"}, {"--nosuch", "run"}, {"--", "run"}, {"__complete", "run", ""}} {
+		if got := (&program{}).root(args).Commands(); len(got) != len(commandNames) && len(args) > 0 && args[0] != "--" {
+			t.Errorf("%q makes %d commands", args, len(got))
+		}
+	}
+	p := &program{state: "kept"}
+	if p.root([]string{"--state", "x", "run"}); p.state != "" {
+		t.Errorf("looking at the options set the state to %q", p.state)
+	}
+}
