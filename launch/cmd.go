@@ -76,9 +76,9 @@ type Cmd struct {
 	// Process is the command once it is started. Under [BackendBwrap] it is
 	// bubblewrap: killing it kills the command and all that it has started,
 	// other signals are to be sent by [Cmd.Signal], and a command that died of
-	// signal n has exit code 128+n. With a guard it is that, which ends when all
-	// has, with such an exit code, and [Cmd.Pid] is the command; [Cmd.Status]
-	// tells.
+	// signal n has exit code 128+n. With a guard it is nil: [Cmd.Pid] is the
+	// command, which is no child of this process, [Cmd.EndAll] ends it, and
+	// [Cmd.Status] tells how it ended.
 	Process *os.Process
 	// ProcessState is there once Wait has returned.
 	ProcessState *os.ProcessState
@@ -109,6 +109,7 @@ type Cmd struct {
 	used    *cgroup.Stats
 	end     *Ended // as the inner stage or the guard saw it; nil without one
 	asked   bool   // the guard, how it ended
+	waited  bool
 	done    bool
 }
 
@@ -158,7 +159,7 @@ func (c *Cmd) Environ() []string {
 // Errors are [*SetupError] and [*ExecError], and the context's if it is done
 // already. After an error nothing runs.
 func (c *Cmd) Start() (err error) {
-	if c.Process != nil || c.done {
+	if c.done {
 		return errors.New("launch: already started")
 	}
 	c.done = true
@@ -215,14 +216,13 @@ func (c *Cmd) Start() (err error) {
 		return err
 	}
 	pid := c.started.Pid
-	switch {
-	case c.started.Box != nil:
+	if c.started.Box != nil {
 		pid = c.started.Box.bwrap
-	case c.started.guarded != nil:
-		pid = c.started.guard
 	}
-	if c.Process, err = os.FindProcess(pid); err != nil { // it isn't reaped, so it is there
-		return startFailure(err)
+	if !c.guarded() {
+		if c.Process, err = os.FindProcess(pid); err != nil { // it isn't reaped, so it is there
+			return startFailure(err)
+		}
 	}
 	c.io.start()
 	c.watchContext()
@@ -272,38 +272,38 @@ func (c *Cmd) Run() error {
 // closes what belongs to it. A status other than 0 is an [*exec.ExitError]; a
 // context that ended the command makes the error its own. A pipe that is still
 // held open when WaitDelay has passed gives [exec.ErrWaitDelay], unless there
-// is another error.
+// is another error. With a guard no status is an error; [Cmd.Status] tells.
 //
 // Where the policy limits what a command and its descendants use together, what
 // the command has left is killed. What can't be killed within ten seconds gives
 // a [*cgroup.SurvivorsError], unless there is another error.
 func (c *Cmd) Wait() error {
-	if c.Process == nil {
+	if c.started == nil {
 		return errors.New("launch: not started")
 	}
-	if c.ProcessState != nil {
+	if c.waited {
 		return errors.New("launch: Wait was already called")
 	}
+	c.waited = true
 	var watchErr error
-	if c.watch != nil {
+	if c.guarded() {
+		c.AwaitGuard()
+	} else if c.watch != nil {
 		// Reaping comes last: until then nothing can be killed by mistake.
 		awaitEnd(c.Process.Pid)
+	}
+	if c.watch != nil {
 		close(c.ended)
 		watchErr = <-c.watch
 	}
-	state, err := c.Process.Wait()
-	if err == nil && !state.Success() {
-		err = &exec.ExitError{ProcessState: state}
-		if watchErr != nil {
-			err = watchErr // our own kill caused the status
-		}
+	err := c.reap()
+	if err != nil && watchErr != nil || c.guarded() && watchErr != nil {
+		err = watchErr // our own kill caused the status
 	}
 	if b := c.started.Box; b != nil {
 		c.end = b.ended()
 		b.close()
 	}
-	c.GuardEnded()
-	c.ProcessState = state
 	// Before the pipes, which what is left may hold open.
 	var endErr error
 	c.used, endErr = c.started.EndGroup(context.Background())
@@ -319,15 +319,26 @@ func (c *Cmd) Wait() error {
 	return err
 }
 
+// reap reaps what was started.
+func (c *Cmd) reap() (err error) {
+	if c.guarded() {
+		return c.reapGuard()
+	}
+	if c.ProcessState, err = c.Process.Wait(); err == nil && !c.ProcessState.Success() {
+		err = &exec.ExitError{ProcessState: c.ProcessState}
+	}
+	return err
+}
+
 // Status returns, once Wait has returned, how the command ended and what it
 // used. Where ProcessState is bubblewrap's, a signal is told from an exit code
 // by this alone; ok is false if bubblewrap was killed before the command had
 // ended, or the command with it.
 func (c *Cmd) Status() (e Ended, ok bool) {
 	switch {
-	case c.ProcessState == nil:
+	case !c.waited || c.ProcessState == nil && !c.guarded():
 		return Ended{}, false
-	case c.started.Box != nil || c.started.guarded != nil:
+	case c.started.Box != nil || c.guarded():
 		if c.end == nil {
 			return Ended{}, false
 		}
@@ -362,18 +373,19 @@ func (c *Cmd) ControlGroup() *cgroup.Group {
 	return c.started.group.Group
 }
 
-// Signal sends the command a signal.
+// Signal sends the command a signal. With a guard only SIGKILL can be sent, which
+// is [Cmd.EndAll]; others are [errors.ErrUnsupported].
 func (c *Cmd) Signal(sig syscall.Signal) error {
 	switch {
-	case c.Process == nil:
+	case c.started == nil:
 		return errors.New("launch: not started")
 	case c.started.Box != nil && sig != syscall.SIGKILL:
 		return c.started.Box.Signal(sig)
-	case c.started.guarded != nil && sig == syscall.SIGKILL:
+	case c.guarded() && sig != syscall.SIGKILL:
+		return errors.ErrUnsupported
+	case c.guarded():
 		c.EndAll()
 		return nil
-	case c.started.guarded != nil:
-		return os.NewSyscallError("pidfd_send_signal", unix.PidfdSendSignal(c.started.command, sig, nil, 0))
 	}
 	return c.Process.Signal(sig)
 }

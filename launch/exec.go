@@ -129,11 +129,9 @@ type Started struct {
 	unwatch func() // nil if nothing is watched
 	trace   *trace // nil if nobody looks
 
-	// Where there is a guard Pid is its child, guard its own id, and command
-	// refers to Pid, or is negative.
+	// Where there is a guard Pid is its child, and guard its own id.
 	guarded *spawn.Guarded
 	guard   int
-	command int
 }
 
 // watch has what is replaced outside covered again.

@@ -1,6 +1,8 @@
 package launch
 
 import (
+	"errors"
+
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -50,12 +52,10 @@ func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
 	if err != nil {
 		return nil, err
 	}
-	if started.command, err = unix.PidfdOpen(started.Pid, 0); err != nil { // it has ended
-		started.command = -1
-		return started, nil
-	}
-	if started.pidfd, err = unix.FcntlInt(uintptr(started.command), unix.F_DUPFD_CLOEXEC, 0); err != nil {
-		started.pidfd = -1
+	if v.watch != nil {
+		if fd, err := unix.PidfdOpen(started.Pid, 0); err == nil { // or else it has ended
+			started.pidfd = fd
+		}
 	}
 	return started, nil
 }
@@ -63,35 +63,60 @@ func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
 // Pid is the command's process, once it is started; under [BackendBwrap]
 // bubblewrap's.
 func (c *Cmd) Pid() int {
-	if c.started != nil && c.started.guarded != nil {
+	if c.guarded() {
 		return c.started.Pid
 	}
 	return c.Process.Pid
 }
 
+// GuardPid is the guard's process once the command is started, 0 without one. It
+// isn't reaped before Wait is called.
+func (c *Cmd) GuardPid() int {
+	if !c.guarded() {
+		return 0
+	}
+	return c.started.guard
+}
+
+func (c *Cmd) guarded() bool { return c.started != nil && c.started.guarded != nil }
+
 // EndAll has the guard kill everything that the command has started, itself
-// included, and returns at once: when Process has ended nothing is left. It does
+// included, and returns at once; [Cmd.AwaitGuard] tells when it is done. It does
 // nothing without [Cmd.Guard].
 func (c *Cmd) EndAll() {
-	if c.started != nil && c.started.guarded != nil {
+	if c.guarded() {
 		c.started.guarded.End()
 	}
 }
 
-// GuardEnded is called when Process, a guard, has ended, and before Wait is. It
-// reports whether all is well: false says that the guard was killed, and that
-// processes of the command may be left.
-func (c *Cmd) GuardEnded() bool {
-	g := c.started.guarded
-	if g == nil || c.asked {
-		return c.end != nil
-	}
-	c.asked = true
-	if e, ok := g.Ending(); ok {
-		c.end = &Ended{Status: e.Status, Rusage: e.Rusage}
-	}
-	if c.started.command >= 0 {
-		_ = unix.Close(c.started.command)
+// AwaitGuard waits until the guard says that nothing is left of the command. It
+// reports false if the guard was killed: processes of the command may be left
+// then. It is called once, before Wait, which does so otherwise.
+func (c *Cmd) AwaitGuard() bool {
+	if !c.asked {
+		c.asked = true
+		if e, ok := c.started.guarded.Ending(); ok {
+			c.end = &Ended{Status: e.Status, Rusage: e.Rusage}
+		}
 	}
 	return c.end != nil
+}
+
+// errGuardKilled says that nobody saw the command's end.
+var errGuardKilled = errors.New("launch: the guard of the command was killed")
+
+// reapGuard lets go of a guard, which has nothing to do any more but to end.
+func (c *Cmd) reapGuard() error {
+	pid := c.started.guard
+	go func() {
+		for {
+			if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+				return
+			}
+		}
+	}()
+	if c.end == nil {
+		return errGuardKilled
+	}
+	return nil
 }

@@ -193,7 +193,7 @@ func descriptor(f *os.File) (int, error) {
 
 // kill kills the command, with its group if it leads one.
 func (c *Cmd) kill() error {
-	if c.started.guarded != nil {
+	if c.guarded() {
 		c.EndAll()
 		return nil
 	}

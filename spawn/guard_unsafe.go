@@ -1,6 +1,8 @@
 package spawn
 
 import (
+	"io"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -55,14 +57,18 @@ func (g *Guarded) End() {
 	g.ended.Do(func() { _ = unix.Close(g.lifeline) })
 }
 
-// Ending returns, when the guard has ended, how the program did; false if the
-// guard was killed. It is called once, and releases what belongs to g.
+// Ending waits until nothing is left, and returns how the program ended; false if
+// the guard was killed. The guard is about to end then. It is called once, and
+// releases what belongs to g.
 func (g *Guarded) Ending() (e Ending, ok bool) {
-	g.End()
 	var r guardRecord
-	n := readFull(g.status, r.bytes())
-	_ = unix.Close(g.status)
-	return Ending{syscall.WaitStatus(r.status), r.rusage}, n == len(r.bytes())
+	// No thread waits where there is a poller.
+	_ = unix.SetNonblock(g.status, true)
+	f := os.NewFile(uintptr(g.status), "guard")
+	_, err := io.ReadFull(f, r.bytes())
+	_ = f.Close()
+	g.End()
+	return Ending{syscall.WaitStatus(r.status), r.rusage}, err == nil
 }
 
 // guardRecord is what a guard says: once when the program runs, and once when it

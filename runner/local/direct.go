@@ -61,15 +61,22 @@ func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*ru
 		return nil, sandboxError(err)
 	}
 	applied := s.Applied() // as the start found it
-	boxed := applied.Backend == launch.BackendBwrap
+	leader := c.GuardPid()
+	guarded := leader != 0
+	if !guarded {
+		leader = c.Process.Pid
+	}
 	p := &direct{
-		cmd: c, box: sandboxOf(&applied), boxed: boxed, guarded: guard && !boxed,
+		cmd: c, box: sandboxOf(&applied), boxed: applied.Backend == launch.BackendBwrap, guarded: guarded,
 		files: f, ended: make(chan struct{}),
-		tree: proctree.New(c.Process.Pid, spec.Mark()),
+		tree: proctree.New(leader, spec.Mark()),
 	}
 	go func() {
-		awaitEnd(c.Process.Pid)
-		p.alone = p.guarded && !c.GuardEnded()
+		if p.guarded {
+			p.alone = !c.AwaitGuard()
+		} else {
+			awaitEnd(c.Process.Pid)
+		}
 		close(p.ended)
 	}()
 	return p, nil
@@ -126,7 +133,7 @@ func (p *direct) Signal(s syscall.Signal) error {
 	case p.guarded && !p.hasEnded() && s == syscall.SIGKILL:
 		p.cmd.EndAll()
 	case p.guarded && !p.hasEnded():
-		p.tree.SignalEach(s, p.cmd.Process.Pid)
+		p.tree.SignalEach(s, p.cmd.GuardPid())
 	default:
 		p.tree.Signal(s)
 	}
@@ -152,7 +159,7 @@ func (p *direct) Remaining() []runner.Survivor {
 	if !p.hasEnded() {
 		found := p.tree.Scan()
 		if p.guarded { // which isn't the command's
-			found = slices.DeleteFunc(found, func(f proctree.Process) bool { return f.Pid == p.cmd.Process.Pid })
+			found = slices.DeleteFunc(found, func(f proctree.Process) bool { return f.Pid == p.cmd.GuardPid() })
 		}
 		return survivors(found)
 	}
