@@ -50,3 +50,19 @@ func ExampleExplain() {
 		fmt.Println(f.Promise, f.State, f.By, f.Why)
 	}
 }
+
+func ExampleCmd_Trace() {
+	s, err := launch.Prepare(policy.Policy{
+		Mode:     policy.WorkspaceWrite,
+		Worktree: "/home/me/src/project",
+	}, launch.Options{TraceDenials: true})
+	if err != nil {
+		log.Fatal(err, "\n", launch.Hint(err))
+	}
+	defer func() { _ = s.Close() }()
+	cmd := s.Command("./configure")
+	_ = cmd.Run() // whether it fails is another question
+	for _, r := range cmd.Trace().Refused {
+		fmt.Printf("%s wanted to %s %s: %s; %s\n", r.Program, r.Op, r.Path, r.Text, r.Advice())
+	}
+}

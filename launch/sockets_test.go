@@ -16,6 +16,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
+	"github.com/shofer-dev/shofer-sandbox/seccomp"
 )
 
 // connectAll prints whether it can connect to each socket.
@@ -88,7 +89,8 @@ func TestPathSockets(t *testing.T) {
 			}
 			p := workspace(inside)
 			p.NoCache, p.Unix = true, tt.unix
-			s, err := launch.Prepare(p, launch.Options{Backend: tt.backend, Environ: environ})
+			traced := seccomp.ProbeWitness() == nil
+			s, err := launch.Prepare(p, launch.Options{Backend: tt.backend, Environ: environ, TraceDenials: traced})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -100,6 +102,21 @@ func TestPathSockets(t *testing.T) {
 			out, err := c.CombinedOutput()
 			if err != nil || string(out) != tt.want {
 				t.Errorf("inside:\n%s%v; want\n%s", out, err, tt.want)
+			}
+			if traced {
+				var got []string
+				for _, r := range c.Trace().Refused {
+					got = append(got, r.Call+" "+string(r.Reason)+" "+string(r.Path))
+				}
+				var want []string
+				for i, line := range strings.Split(tt.want, "\n")[:len(paths)] {
+					if strings.HasSuffix(line, "false") {
+						want = append(want, "connect masked "+paths[i])
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("traced: %q; want %q", got, want)
+				}
 			}
 			f := held(t, s, policy.PromisePathSockets)
 			if n := strings.Count(f.Why, run) + strings.Count(f.Why, tmp); f.State != policy.Absent || n != tt.masked {

@@ -152,17 +152,14 @@ func (t *trace) see(c *seccomp.Call) {
 	act, err := witness.Look(c)
 	var blind *witness.BlindError
 	switch {
-	case errors.As(err, &blind), errors.Is(err, witness.ErrChroot):
-		why := err
-		if blind != nil && errors.Is(blind.Err, fs.ErrPermission) {
-			why = errors.New("it may not be looked at: it is another user's, or keeps others from tracing it")
-		}
-		if t.calls.Waits(c) {
-			t.addUnseen(act, why.Error())
-		}
+	case err != nil && !t.calls.Waits(c):
+		return // it has ended
+	case errors.As(err, &blind) && errors.Is(blind.Err, fs.ErrPermission):
+		t.addUnseen(act, "it may not be looked at: it is another user's, or keeps others from tracing it")
 		return
 	case err != nil:
-		return // it has ended
+		t.addUnseen(act, err.Error())
+		return
 	case act.Ring:
 		t.addUnseen(act, whyRing)
 	}

@@ -424,6 +424,9 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlo
 	p.NoNewPrivs = true
 	if d.FD >= 0 {
 		p.RulesetFD = d.FD
+		if s.options.TraceDenials { // for who reads the machine's log
+			p.RestrictFlags = landlock.ABIs[min(s.support.ABI, landlock.Newest)].RestrictFlags & unix.LANDLOCK_RESTRICT_SELF_LOG_NEW_EXEC_ON
+		}
 	}
 	return d, release, nil
 }

@@ -46,6 +46,9 @@ func refusal(r *launch.Refusal) string {
 
 // name is how a program is called, which may have chosen any bytes.
 func name(program string) string {
+	if program == "" {
+		return "a program"
+	}
 	for _, c := range []byte(program) {
 		if c < ' ' || c > '~' {
 			return fmt.Sprintf("%q", program)

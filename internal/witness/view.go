@@ -42,10 +42,27 @@ func (l *looker) readSome(address uint64, b []byte) (int, error) {
 	local.SetLen(len(b))
 	remote := unix.RemoteIovec{Base: uintptr(address), Len: len(b)}
 	n, err := unix.ProcessVMReadv(l.act.call.Thread, []unix.Iovec{local}, []unix.RemoteIovec{remote}, 0)
-	if errors.Is(err, unix.EFAULT) {
+	switch {
+	case errors.Is(err, unix.EFAULT):
 		return 0, errNothing
+	case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM): // as by a container's filter
+		return l.readFile(address, b)
 	}
 	return n, os.NewSyscallError("process_vm_readv", err)
+}
+
+// readFile is like readSome, by the memory's file.
+func (l *looker) readFile(address uint64, b []byte) (int, error) {
+	f, err := os.Open(l.proc + "mem")
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	n, err := f.ReadAt(b, int64(address))
+	if n == 0 && err != nil {
+		return 0, errNothing // a bad address
+	}
+	return n, nil
 }
 
 // text reads a string. What lies behind it may not be there, so it is read by
@@ -199,6 +216,10 @@ func (l *looker) walk(w walk) *target {
 		name, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		more := strings.TrimLeft(rest, "/") != ""
 		t.dots = name == "." || name == ".."
+		if seen && t.st.Mode&unix.S_IFMT != unix.S_IFDIR && name != "" {
+			t.exists, t.reachable = false, false
+			break
+		}
 		switch name {
 		case "", ".":
 			continue
@@ -216,7 +237,7 @@ func (l *looker) walk(w walk) *target {
 			break
 		}
 		seen = true
-		if t.st.Mode&unix.S_IFMT != unix.S_IFLNK || !more && !w.follow {
+		if t.st.Mode&unix.S_IFMT != unix.S_IFLNK || !more && !w.follow && !t.slash {
 			t.real = next
 			continue
 		}
@@ -234,6 +255,9 @@ func (l *looker) walk(w walk) *target {
 	}
 	if t.exists && !seen && unix.Fstatat(l.root, t.real[1:], &t.st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_EMPTY_PATH) != nil {
 		t.exists, t.reachable = false, false
+	}
+	if t.slash && t.exists && t.st.Mode&unix.S_IFMT != unix.S_IFDIR {
+		t.exists, t.reachable = false, false // nor is it a folder
 	}
 	if t.path == "" {
 		t.path = t.real

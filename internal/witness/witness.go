@@ -77,7 +77,7 @@ func (e *BlindError) Unwrap() error { return e.Err }
 var ErrChroot = errors.New("the process has another root folder")
 
 // Look finds out what a call would do. Errors are a [*BlindError], [ErrChroot],
-// and, for a process that has ended, others.
+// and, for a process that has ended, others. The act says even then who acts.
 func Look(c *seccomp.Call) (*Act, error) {
 	a := &Act{call: c}
 	switch {
@@ -87,7 +87,7 @@ func Look(c *seccomp.Call) (*Act, error) {
 	case c.Name == "":
 		return a, nil
 	case c.Thread == 0:
-		return nil, &BlindError{errors.New("it has no number here")}
+		return a, &BlindError{errors.New("it has no number here")}
 	}
 	l := looker{act: a, proc: "/proc/" + strconv.Itoa(c.Thread) + "/", args: c.Args, root: -1}
 	defer l.close()
