@@ -18,6 +18,7 @@ type stdio struct {
 	child  []*os.File // closed when the command has them
 	parent []*os.File // closed when it has ended
 	copies []func() error
+	copied bool // there was nothing to copy
 
 	copying sync.WaitGroup
 	mu      sync.Mutex
@@ -78,6 +79,7 @@ func (s *stdio) null(flag int) (*os.File, error) {
 
 // start begins to copy.
 func (s *stdio) start() {
+	s.copied = len(s.copies) == 0
 	for _, copyStream := range s.copies {
 		s.copying.Go(func() {
 			err := copyStream()
@@ -94,6 +96,9 @@ func (s *stdio) start() {
 // wait waits until all is copied, or for delay if that isn't zero. Then the
 // pipes are closed under those who copy.
 func (s *stdio) wait(delay time.Duration) error {
+	if s.copied {
+		return nil
+	}
 	copied := make(chan struct{})
 	go func() { s.copying.Wait(); close(copied) }()
 	if delay <= 0 {

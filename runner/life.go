@@ -3,70 +3,154 @@ package runner
 import (
 	"context"
 	"errors"
+	"runtime"
 	"syscall"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
 )
 
-// run is the goroutine of a command that has been handed off: it ends it when
-// it must, and finds out everything about its end. ctx ends the command as long
-// as somebody waits for it.
-func (e *Execution) run(ctx context.Context) {
-	e.await(ctx)
-	e.settle()
+// watch waits for a command that has been handed off: by itself it ends, or it is
+// ended. ctx ends it as long as somebody waits for it.
+type watch struct {
+	e          *Execution
+	hard, idle timer
+	ended      <-chan struct{}
+	abort      <-chan struct{}
+	background <-chan struct{}
+	adopted    *poll // not nil when the first process has ended, and others are stayed with
 }
 
-// await returns when the command has ended, by itself or not.
-func (e *Execution) await(ctx context.Context) {
-	hard, idle := newTimer(e.spec.Timeout), newTimer(e.spec.IdleTimeout)
-	defer hard.Stop()
-	defer idle.Stop()
-	ended, abort, background := e.process.Ended(), ctx.Done(), e.background
-	var adopted *poll // not nil when the first process has ended, and others are stayed with
+func (e *Execution) watch(ctx context.Context) *watch {
+	return &watch{
+		e: e, hard: newTimer(e.spec.Timeout), idle: newTimer(e.spec.IdleTimeout),
+		ended: e.process.Ended(), abort: ctx.Done(), background: e.background,
+	}
+}
+
+// reason is why a wait is over.
+type reason int
+
+const (
+	nothing reason = iota
+	endedItself
+	toBeEnded
+	softTimeout
+	backgrounded
+)
+
+// run is the goroutine of a command: it waits on, for what a wait has told, ends
+// the command when it must, and finds out everything about its end.
+func (w *watch) run(why reason, k kill) {
+	for why != endedItself && why != toBeEnded {
+		why, k = w.wait(nil)
+	}
+	if why == toBeEnded {
+		w.e.end(k)
+	}
+	w.e.settle()
+}
+
+// wait waits until the command has ended or is to be ended, or those who wait for
+// it may go on: it is then called again. Soft tells of their timeout.
+func (w *watch) wait(soft <-chan time.Time) (reason, kill) {
+	e := w.e
 	for {
 		select {
-		case <-ended:
+		case <-w.ended:
 			if e.spec.Leftover != LeftoverAdopt || len(e.process.Remaining()) == 0 {
-				return
+				return w.over(endedItself, kill{})
 			}
 			e.emit(Event{Kind: EventExited})
-			ended, adopted = nil, newPoll(adoptedPoll)
-		case <-adopted.C():
+			w.ended, w.adopted = nil, newPoll(adoptedPoll)
+		case <-w.adopted.C():
 			if len(e.process.Remaining()) == 0 {
-				return
+				return w.over(endedItself, kill{})
 			}
-			adopted.again()
-		case <-hard.C:
-			e.end(kill{CauseTimeout, e.spec.Stop})
-			return
-		case <-idle.C:
+			w.adopted.again()
+		case <-w.hard.C():
+			return w.over(toBeEnded, kill{CauseTimeout, e.spec.Stop})
+		case <-w.idle.C():
 			if quiet := time.Since(e.made) - time.Duration(e.outAt.Load()); quiet < e.spec.IdleTimeout {
-				idle.Reset(e.spec.IdleTimeout - quiet)
+				w.idle.reset(e.spec.IdleTimeout - quiet)
 				continue
 			}
-			e.end(kill{CauseIdle, e.spec.Stop})
-			return
-		case <-abort:
-			e.end(kill{CauseAborted, e.spec.Stop})
-			return
+			return w.over(toBeEnded, kill{CauseIdle, e.spec.Stop})
+		case <-w.abort:
+			select {
+			case <-w.background: // both: then nobody waits
+				w.abort, w.background = nil, nil
+				return backgrounded, kill{}
+			default:
+			}
+			return w.over(toBeEnded, kill{CauseAborted, e.spec.Stop})
 		case k := <-e.kills:
-			e.end(k)
-			return
-		case <-background:
-			abort, background = nil, nil
+			return w.over(toBeEnded, k)
+		case <-w.background:
+			w.abort, w.background = nil, nil
+			return backgrounded, kill{}
+		case <-soft:
+			return softTimeout, kill{}
 		}
 	}
 }
 
+// over is the end of the waiting.
+func (w *watch) over(why reason, k kill) (reason, kill) {
+	w.hard.stop()
+	w.idle.stop()
+	return why, k
+}
+
+// timer is one that needn't be there.
+type timer struct{ t *time.Timer }
+
 // newTimer returns a timer, which never fires if d is 0.
-func newTimer(d time.Duration) *time.Timer {
+func newTimer(d time.Duration) timer {
 	if d > 0 {
-		return time.NewTimer(d)
+		return timer{time.NewTimer(d)}
 	}
-	t := time.NewTimer(time.Hour)
-	t.Stop()
-	return t
+	return timer{}
+}
+
+// C is when it fires.
+func (t timer) C() <-chan time.Time {
+	if t.t == nil {
+		return nil
+	}
+	return t.t.C
+}
+
+func (t timer) reset(d time.Duration) { t.t.Reset(d) }
+
+func (t timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
+
+// yields is how often somebody who reads is let through, before it is waited for
+// him with a timer.
+const yields = 64
+
+// quiet reports whether a command that has ended by itself has left nothing: all
+// its output is there, and no process is. Else it is to be settled.
+func (e *Execution) quiet() bool {
+	for range yields { // what holds it open ends just when it does
+		if e.out.ended() {
+			break
+		}
+		runtime.Gosched()
+	}
+	if !e.out.ended() || len(e.process.Remaining()) > 0 {
+		return false
+	}
+	e.mu.Lock()
+	e.ended = time.Now()
+	e.mu.Unlock()
+	e.emit(Event{Kind: EventExited})
+	e.emit(e.totals(EventDrained))
+	return true
 }
 
 // end ends the command with all its processes. If it has ended by itself
@@ -168,7 +252,11 @@ func (e *Execution) settle() {
 		e.tidy()
 	}
 	e.emit(e.totals(EventDrained))
+	e.conclude(cause)
+}
 
+// conclude is the end of a command of which nothing more is waited for.
+func (e *Execution) conclude(cause Cause) {
 	heldOpen := !e.out.ended() && e.out.giveUp()
 	exit, err := e.process.Finish()
 	<-e.out.copied // Finish has closed the streams

@@ -90,7 +90,7 @@ func (r *Runner) Authority() Authority { return r.authority }
 // The result is there whenever the error is nil, and with an error of the
 // start it says that nothing has run.
 func (r *Runner) Run(ctx context.Context, s *Spec) (*Result, error) {
-	e, err := r.Start(ctx, s)
+	e, err := r.begin(ctx, s)
 	if err != nil {
 		if e == nil {
 			return nil, err
@@ -98,15 +98,25 @@ func (r *Runner) Run(ctx context.Context, s *Spec) (*Result, error) {
 		return e.Result(), err
 	}
 	soft := newTimer(s.SoftTimeout)
-	defer soft.Stop()
-	select {
-	case <-e.done:
-	case <-e.background:
-	case <-soft.C:
-		select {
-		case <-e.done: // both: then it has ended
-		default:
+	defer soft.stop()
+	w := e.watch(ctx)
+	switch why, k := w.wait(soft.C()); {
+	case why == endedItself && e.quiet():
+		e.conclude(CauseNone) // it takes no time, and no goroutine
+	default:
+		if why == softTimeout {
 			e.Background()
+		}
+		go w.run(why, k)
+		select {
+		case <-e.done:
+		case <-e.background:
+		case <-soft.C():
+			select {
+			case <-e.done: // both: then it has ended
+			default:
+				e.Background()
+			}
 		}
 	}
 	res := e.Result()
@@ -121,6 +131,15 @@ func (r *Runner) Run(ctx context.Context, s *Spec) (*Result, error) {
 // [*SandboxError] and [*StartError], and the context's: then nothing has run,
 // and the execution, if there is one, says so too.
 func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
+	e, err := r.begin(ctx, s)
+	if err == nil {
+		go e.watch(ctx).run(nothing, kill{})
+	}
+	return e, err
+}
+
+// begin is Start, but for the goroutine that waits for the command.
+func (r *Runner) begin(ctx context.Context, s *Spec) (*Execution, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -142,7 +161,6 @@ func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
 	// Before it is returned: who has it may write to it.
 	e.out.copyAll(e.process.Streams(), e.spec)
 	e.stdin.feed(e.process.Streams().Stdin, e.spec.Stdin, e.spec.OpenStdin || e.spec.Terminal != nil)
-	go e.run(ctx)
 	return e, nil
 }
 

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"errors"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -13,7 +12,6 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/runner"
-	"golang.org/x/sys/unix"
 )
 
 // direct is a command that is a child of this process, or of a guard that is.
@@ -71,44 +69,15 @@ func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*ru
 		files: f, ended: make(chan struct{}),
 		tree: proctree.New(leader, spec.Mark()),
 	}
+	if !guarded {
+		ends.watch(c.Process, func() { close(p.ended) })
+		return p, nil
+	}
 	go func() {
-		if p.guarded {
-			p.alone = !c.AwaitGuard()
-		} else {
-			awaitEnd(c.Process.Pid)
-		}
+		p.alone = !c.AwaitGuard()
 		close(p.ended)
 	}()
 	return p, nil
-}
-
-// awaitEnd waits for a child to end, and leaves it to be reaped. Where the
-// kernel has pidfds (Linux 5.3), no thread waits.
-func awaitEnd(pid int) {
-	if fd, err := unix.PidfdOpen(pid, 0); err == nil {
-		if unix.SetNonblock(fd, true) == nil {
-			f := os.NewFile(uintptr(fd), "pidfd")
-			defer func() { _ = f.Close() }()
-			if raw, err := f.SyscallConn(); err == nil && raw.Read(hasEnded) == nil {
-				return
-			}
-		} else {
-			_ = unix.Close(fd)
-		}
-	}
-	for {
-		err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
-		if !errors.Is(err, unix.EINTR) {
-			return
-		}
-	}
-}
-
-// hasEnded reports whether the process of a pidfd has.
-func hasEnded(fd uintptr) bool {
-	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-	n, err := unix.Poll(fds, 0)
-	return n > 0 && err == nil
 }
 
 func (p *direct) Pid() int { return p.cmd.Pid() }
