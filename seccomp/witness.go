@@ -31,22 +31,27 @@ const shown = syscall.Errno(1 << 12)
 // The bit of O_TMPFILE is taken without O_DIRECTORY's, which is in it.
 const writeBits = unix.O_ACCMODE | unix.O_CREAT | unix.O_TRUNC | unix.O_TMPFILE&^unix.O_DIRECTORY
 
-var (
-	changeRules = shownRules([]rule{
+// rules returns what is shown. They are made when they are asked for: most runs
+// have no witness.
+func (w Witness) rules() [][]rule {
+	all := [][]rule{shownRules([]rule{
 		{callOpen, shown, []condition{{arg: 1, mask: writeBits, not: true}}},
 		{callOpenat, shown, []condition{{arg: 2, mask: writeBits, not: true}}},
 	}, callOpenat2, callCreat, callTruncate, callTruncate64, callMkdir, callMkdirat, callMknod, callMknodat,
 		callUnlink, callUnlinkat, callRmdir, callRename, callRenameat, callRenameat2, callLink, callLinkat,
-		callSymlink, callSymlinkat, callBind, callIOUringSetup)
-
-	metadataRules = shownRules(nil, callChmod, callFchmod, callFchmodat, callFchmodat2,
-		callChown, callChown32, callLchown, callLchown32, callFchown, callFchown32, callFchownat,
-		callUtime, callUtimes, callFutimesat, callUtimensat, callUtimensatTime64,
-		callSetxattr, callLsetxattr, callFsetxattr, callSetxattrat,
-		callRemovexattr, callLremovexattr, callFremovexattr, callRemovexattrat, callFileSetattr)
-
-	connectRules = shownRules(nil, callConnect)
-)
+		callSymlink, callSymlinkat, callBind, callIOUringSetup)}
+	if w.Metadata {
+		all = append(all, shownRules(nil, callChmod, callFchmod, callFchmodat, callFchmodat2,
+			callChown, callChown32, callLchown, callLchown32, callFchown, callFchown32, callFchownat,
+			callUtime, callUtimes, callFutimesat, callUtimensat, callUtimensatTime64,
+			callSetxattr, callLsetxattr, callFsetxattr, callSetxattrat,
+			callRemovexattr, callLremovexattr, callFremovexattr, callRemovexattrat, callFileSetattr))
+	}
+	if w.Connect {
+		all = append(all, shownRules(nil, callConnect))
+	}
+	return all
+}
 
 // shownRules adds rules that show whole calls.
 func shownRules(rules []rule, calls ...call) []rule {
@@ -65,14 +70,7 @@ func (w Witness) Compile() ([]unix.SockFilter, error) {
 	if !ok {
 		return nil, &ArchError{runtime.GOARCH}
 	}
-	rules := [][]rule{changeRules}
-	if w.Metadata {
-		rules = append(rules, metadataRules)
-	}
-	if w.Connect {
-		rules = append(rules, connectRules)
-	}
-	return compile(m, rules, false)
+	return compile(m, w.rules(), false)
 }
 
 // ProbeWitness reports whether calls can be shown to a witness that lets them

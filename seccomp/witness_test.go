@@ -77,14 +77,7 @@ func TestWitnessShows(t *testing.T) {
 
 func witnessVM(t *testing.T, w Witness, m machine) *bpf.VM {
 	t.Helper()
-	rules := [][]rule{changeRules}
-	if w.Metadata {
-		rules = append(rules, metadataRules)
-	}
-	if w.Connect {
-		rules = append(rules, connectRules)
-	}
-	code, err := compile(m, rules, false)
+	code, err := compile(m, w.rules(), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -81,6 +81,9 @@ func TestWalk(t *testing.T) {
 		fd, err := unix.Openat(dir, path, flags, 0)
 		got := l.walk(walk{top: "/", start: start, path: path, follow: follow})
 		_ = unix.Close(dir)
+		if errors.Is(err, unix.EACCES) {
+			continue // who may go where is another question
+		}
 		if err != nil {
 			missing++
 			if got != nil && got.exists {
