@@ -3,8 +3,10 @@ package capture
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,7 +18,9 @@ const (
 	largeBuffer = 256 << 10
 	// busy is how many bytes make a stream worth a larger buffer and a larger
 	// pipe.
-	busy = 1 << 20
+	busy = 256 << 10
+	// largePipe is how large: what a user may have without privileges.
+	largePipe = 1 << 20
 )
 
 var smallBuffers, largeBuffers = newPool(smallBuffer), newPool(largeBuffer)
@@ -37,7 +41,16 @@ func (s *Stream) Drain(r *os.File) error { return Copy(s, r) }
 // nothing is lost. A closed terminal is [unix.EIO]. An error of w's ends it and is
 // returned as it is. While it waits it holds no buffer. A pipe through which much
 // comes is made larger, as far as the user's share allows it. It closes nothing.
-func Copy(w io.Writer, r *os.File) error {
+func Copy(w io.Writer, r *os.File) error { return CopyTee(w, nil, nil, r) }
+
+// CopyTee is Copy for a w that writes to another pipe, and then to kept: where
+// much comes the kernel does the first by itself, by tee(2), so that it isn't
+// copied for that. Forward does it, given r's descriptor, as [Tee] would, which it
+// may call; what it has done goes to kept alone. Nil leaves all to w.
+//
+// What a program puts into a pipe by vmsplice(2) and changes then may differ
+// between the two.
+func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) error {
 	conn, err := r.SyscallConn()
 	if err != nil {
 		return err
@@ -47,7 +60,12 @@ func Copy(w io.Writer, r *os.File) error {
 		var n int
 		var readErr error
 		var buf *[]byte
+		teeing := forward != nil && total >= busy
+		ready := false
 		err := conn.Read(func(fd uintptr) bool {
+			if ready = teeing && available(int(fd)) > 0; ready {
+				return true
+			}
 			buf = pool.Get().(*[]byte)
 			if n, readErr = readOnce(int(fd), *buf); !errors.Is(readErr, unix.EAGAIN) {
 				return true
@@ -56,8 +74,14 @@ func Copy(w io.Writer, r *os.File) error {
 			buf = nil
 			return false
 		})
-		if err != nil {
+		switch {
+		case err != nil:
 			return err
+		case ready:
+			if err := teeOnce(conn, kept, forward); err != nil {
+				return err
+			}
+			continue
 		}
 		if n > 0 {
 			_, err = w.Write((*buf)[:n])
@@ -74,12 +98,95 @@ func Copy(w io.Writer, r *os.File) error {
 		if total < busy {
 			if total += n; total >= busy {
 				pool = largeBuffers
-				_ = conn.Control(func(fd uintptr) {
-					_, _ = unix.FcntlInt(fd, unix.F_SETPIPE_SZ, largeBuffer)
-				})
+				_ = conn.Control(func(fd uintptr) { enlarge(int(fd)) })
 			}
 		}
 	}
+}
+
+// Enlarge makes a pipe larger for much to come, as far as the user's share allows
+// it.
+func Enlarge(pipe *os.File) {
+	if conn, err := pipe.SyscallConn(); err == nil {
+		_ = conn.Control(func(fd uintptr) { enlarge(int(fd)) }) // it works as it is
+	}
+}
+
+// enlarge makes a pipe larger, as far as it may.
+func enlarge(fd int) {
+	size, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
+	for want := largePipe; err == nil && want > size; want /= 2 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, want); err == nil {
+			return
+		}
+	}
+}
+
+// available is how much can be read from a pipe at once.
+func available(fd int) int {
+	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // which is FIONREAD
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// teeOnce forwards what is in a pipe, and then takes it out. It waits for no
+// more to come.
+func teeOnce(conn syscall.RawConn, kept io.Writer, forward func(fd int) (int, error)) (err error) {
+	buf := largeBuffers.Get().(*[]byte)
+	defer largeBuffers.Put(buf)
+	control := conn.Control(func(fd uintptr) {
+		var left int
+		if left, err = forward(int(fd)); err != nil {
+			return
+		}
+		for left > 0 && err == nil {
+			var n int
+			if n, err = readOnce(int(fd), (*buf)[:min(left, len(*buf))]); err == nil {
+				left -= n
+				_, err = kept.Write((*buf)[:n])
+			}
+		}
+	})
+	if control != nil {
+		return control
+	}
+	return err
+}
+
+// IsPipe reports whether a file is a pipe.
+func IsPipe(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&fs.ModeNamedPipe != 0
+}
+
+// Tee copies to a pipe what can be read from another one at once, which it leaves
+// there, and returns how much that was. It waits for room.
+func Tee(to *os.File, from int) (n int, err error) {
+	conn, err := to.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	control := conn.Control(func(fd uintptr) {
+		for {
+			var m int64
+			if m, err = unix.Tee(from, int(fd), largePipe, unix.SPLICE_F_NONBLOCK); err == nil {
+				n = int(m)
+				return
+			}
+			if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+				err = &os.PathError{Op: "tee", Path: to.Name(), Err: err}
+				return
+			}
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+			_, _ = unix.Poll(fds, -1) // whatever it says, tee says it too
+		}
+	})
+	if control != nil {
+		return 0, control
+	}
+	return n, err
 }
 
 const (

@@ -95,7 +95,7 @@ func (o *output) copyStream(to io.Writer, from io.Reader) {
 	f, ok := from.(*os.File)
 	if !ok {
 		_, _ = io.Copy(w, from)
-	} else if err := capture.Copy(w, f); w.err == nil && errors.Is(err, os.ErrDeadlineExceeded) {
+	} else if err := capture.CopyTee(w, w.kept(), w.forward(), f); w.err == nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		if ended, err := capture.CopyRest(w, f); err == nil && !ended {
 			o.open.Store(true)
 		}
@@ -149,6 +149,36 @@ func (f *failure) Write(p []byte) (n int, err error) {
 		f.err = err
 	}
 	return n, err
+}
+
+// kept is what gets what was forwarded.
+func (f *failure) kept() io.Writer {
+	if t, ok := f.w.(*tee); ok {
+		return t.kept
+	}
+	return nil
+}
+
+// forward is how the kernel writes to the caller's writer by itself; nil if it
+// can't.
+func (f *failure) forward() func(fd int) (int, error) {
+	t, ok := f.w.(*tee)
+	if !ok {
+		return nil
+	}
+	pipe, ok := t.caller.(*os.File)
+	if !ok || !capture.IsPipe(pipe) {
+		return nil
+	}
+	var first sync.Once
+	return func(fd int) (n int, err error) {
+		first.Do(func() { capture.Enlarge(pipe) })
+		t.o.teeing.Add(1)
+		defer t.o.teeing.Add(-1)
+		n, err = capture.Tee(pipe, fd)
+		f.err = err
+		return n, err
+	}
 }
 
 // tee keeps of a stream what it could write to the caller's writer.
