@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -165,6 +166,24 @@ func (e *Execution) killFor(ctx context.Context, cause Cause, steps []StopStep) 
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.cause != CauseNone && e.cause != CauseUnknown && e.cause != CauseMemory, nil
+}
+
+// Signal sends a signal to all processes of the command that runs, as SIGSTOP or
+// SIGCONT; ending it is better done by [Execution.Kill]. Its times go on while it
+// is stopped. One that doesn't run gets nothing, which is no error.
+func (e *Execution) Signal(s syscall.Signal) error {
+	e.mu.Lock()
+	p := e.process
+	e.mu.Unlock()
+	select {
+	case <-e.done:
+		return nil
+	default:
+	}
+	if p == nil {
+		return nil
+	}
+	return p.Signal(s)
 }
 
 // Wait waits until everything is known, or ctx ends: then the error is its,

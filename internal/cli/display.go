@@ -66,6 +66,16 @@ func (d *display) hide() {
 	}
 }
 
+// pause removes the line; it comes again.
+func (d *display) pause() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hide()
+}
+
 // show shows a line, unless the command is in the middle of one.
 func (d *display) show(text string) {
 	d.mu.Lock()

@@ -99,7 +99,7 @@ func (p *program) runIt(cmd *cobra.Command, a *ask, args []string) (*runner.Resu
 		}
 		return e.Result(), 0, err
 	}
-	signals.watch(e, func() { syscall.Exit(exitSignal + int(syscall.SIGINT)) })
+	signals.watch(e, d.pause, func() { syscall.Exit(exitSignal + int(syscall.SIGINT)) })
 	if stdin != nil {
 		go feed(e, stdin, false)
 	}

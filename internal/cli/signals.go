@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 )
 
@@ -24,13 +25,17 @@ type interrupts struct {
 func catch() *interrupts {
 	i := &interrupts{got: make(chan os.Signal, 4), stop: make(chan struct{}), done: make(chan struct{})}
 	signal.Notify(i.got, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGTSTP) {
+		signal.Notify(i.got, syscall.SIGTSTP)
+	}
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	return i
 }
 
-// watch ends e at a signal, and giveUp is called at the third. It returns at
-// once; release ends it.
-func (i *interrupts) watch(e *runner.Execution, giveUp func()) {
+// watch ends e at a signal, and giveUp is called at the third. At SIGTSTP, as of
+// Ctrl-Z, pause is called, e stops, and this process does until it is continued.
+// It returns at once; release ends it.
+func (i *interrupts) watch(e *runner.Execution, pause, giveUp func()) {
 	go func() {
 		defer close(i.done)
 		for n := 1; ; n++ {
@@ -39,6 +44,14 @@ func (i *interrupts) watch(e *runner.Execution, giveUp func()) {
 				return
 			case s := <-i.got:
 				sig := s.(syscall.Signal)
+				if sig == syscall.SIGTSTP {
+					n--
+					pause()
+					_ = e.Signal(syscall.SIGSTOP) // what ends meanwhile needn't be stopped
+					linux.StopSelf()
+					_ = e.Signal(syscall.SIGCONT)
+					continue
+				}
 				switch n {
 				case 1:
 					i.first = sig

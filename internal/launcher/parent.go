@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"golang.org/x/sys/unix"
 )
@@ -153,11 +154,7 @@ func (p *parent) stop(c child, pid int) {
 	if state(pid) != 'T' {
 		return
 	}
-	// To this thread, which then stops before it goes on: another one might
-	// take a signal to the process too late.
-	runtime.LockOSThread()
-	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP)
-	runtime.UnlockOSThread()
+	linux.StopSelf()
 	_ = c.Signal(syscall.SIGCONT)
 }
 

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -134,5 +135,43 @@ func TestTerminalSession(t *testing.T) {
 		s.shows(`(?m)^runner: exit code 7$`)
 		s.tmux("send-keys", "C-d")
 		s.shows(`code=7`)
+	})
+}
+
+// Ctrl-Z stops the command with all its processes, and fg lets them go on.
+func TestTerminalStop(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux", "bash")
+		s := &screen{p, filepath.Join(p.Home, "tmux")}
+		s.tmux("-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30", "bash", "--noprofile", "--norc", "-i")
+		t.Cleanup(func() { testenv.Run(t, s.command("kill-server")) })
+		s.tmux("send-keys", "cd "+p.Dir+"; PS1='ready> '", "Enter")
+		s.shows(`(?m)^ready> *$`)
+		s.tmux("send-keys", p.exe+` run 'setsid sh -c "echo \$\$ >child; exec sleep 300" & echo $$ >shell; echo runs; wait'`, "Enter")
+		s.shows(`(?m)^runs$`)
+		pids := []int{p.pidIn("shell"), p.pidIn("child")}
+		stopped := func(want bool) func() bool {
+			return func() bool {
+				for _, pid := range pids {
+					text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+					if err != nil || strings.Contains(string(text), ") T ") != want {
+						return false
+					}
+				}
+				return true
+			}
+		}
+		for range 2 {
+			s.tmux("send-keys", "C-z")
+			eventually(t, "all are stopped", stopped(true))
+			s.tmux("send-keys", "clear; jobs", "Enter")
+			s.shows(`(?m)^\[1\]\+ +Stopped`)
+			s.tmux("send-keys", "fg", "Enter")
+			eventually(t, "all go on", stopped(false))
+		}
+		s.tmux("send-keys", "C-z")
+		eventually(t, "all are stopped", stopped(true))
+		s.tmux("send-keys", "kill %1; fg", "Enter")
+		p.gone(pids...)
 	})
 }
