@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/seccomp"
@@ -178,7 +180,6 @@ func trying(args []string) int {
 // needWitness skips the test where calls can't be traced.
 func needWitness(t *testing.T) {
 	t.Helper()
-	needLandlock(t)
 	if err := seccomp.ProbeWitness(); err != nil {
 		testenv.Skip(t, "%v", err)
 	}
@@ -350,6 +351,7 @@ func TestTraceRaces(t *testing.T) {
 // first.
 func TestTraceTwice(t *testing.T) {
 	needWitness(t)
+	needLandlock(t)
 	work, _ := places(t)
 	p := workspace(work)
 	s := prepareWith(t, p, launch.Options{Backend: launch.BackendLandlock, TraceDenials: true})
@@ -387,6 +389,7 @@ func traced(args []string) int {
 // and rings.
 func TestTraceUnseen(t *testing.T) {
 	needWitness(t)
+	needLandlock(t)
 	work, out := places(t)
 	helper := testenv.Helper(t, "undumpable", out)
 	if os.Geteuid() == 0 {
@@ -413,4 +416,29 @@ func undumpable(args []string) int {
 		return 2
 	}
 	return 0
+}
+
+// A socket that Landlock keeps from a command (ABI 9) is a refusal, too.
+func TestTraceConnect(t *testing.T) {
+	needWitness(t)
+	if landlock.Probe().ABI < 9 {
+		return // nothing is refused by path
+	}
+	work, out := places(t)
+	l, err := net.Listen("unix", out+"/sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	s := prepareWith(t, workspace(work), launch.Options{Backend: launch.BackendLandlock, TraceDenials: true})
+	helper := testenv.Helper(t, "connect", out+"/sock", out+"/none", work+"/none")
+	c := s.Command(helper.Path)
+	c.Args, c.Env, c.Dir = helper.Args, append(s.Environ(), helper.Env...), work
+	output, err := c.CombinedOutput()
+	if err != nil || !strings.HasPrefix(string(output), "sock false\n") {
+		t.Errorf("%v: %s; want it refused", err, output)
+	}
+	if got := c.Trace().Refused; len(got) != 1 || got[0].Call != "connect" || string(got[0].Path) != out+"/sock" || got[0].Flag != "--unix "+out+"/sock" {
+		t.Errorf("traced: %+v; want connect %s", got, out+"/sock")
+	}
 }
