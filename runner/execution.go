@@ -99,6 +99,27 @@ func (e *Execution) Processes() []Survivor {
 	return p.Remaining()
 }
 
+// AwaitingInput lists the processes of the command that wait, at this moment,
+// for what [Execution.Write] writes, as far as the executor can see it. One that
+// is listed does wait; one that isn't may do so in a way that can't be seen.
+func (e *Execution) AwaitingInput() []Survivor {
+	if !e.spec.OpenStdin && e.spec.Terminal == nil {
+		return nil
+	}
+	select {
+	case <-e.done:
+		return nil
+	default:
+	}
+	e.mu.Lock()
+	p, ok := e.process.(InputWaiter)
+	e.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	return p.AwaitingInput()
+}
+
 // Background lets whoever waits in [Runner.Run] go on without the command,
 // which runs on, is captured, and can be killed. The context that it was
 // started with no longer ends it; its timeouts and [Runner.Close] do. It
@@ -224,6 +245,7 @@ func (e *Execution) Resize(s Size) error {
 
 // Result says what is known now.
 func (e *Execution) Result() *Result {
+	awaiting := e.AwaitingInput()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	r := &Result{
@@ -231,7 +253,7 @@ func (e *Execution) Result() *Result {
 		HandedOff: !e.handed.IsZero(), ExitCode: e.exit.Code, Signal: e.exit.Signal, Core: e.exit.Core,
 		KilledBy: e.cause, TimedOut: e.cause == CauseTimeout || e.cause == CauseIdle,
 		Aborted: e.cause == CauseAborted || e.cause == CauseKilled || e.cause == CauseClosed,
-		Timeout: e.spec.Timeout, OutputHeldOpen: e.heldOpen,
+		Timeout: e.spec.Timeout, OutputHeldOpen: e.heldOpen, AwaitingInput: awaiting,
 		Leftover: slices.Clone(e.leftover), Survivors: slices.Clone(e.survive),
 		Usage: e.exit.Usage, LimitsHit: e.exit.LimitsHit, Sandbox: e.exit.Sandbox,
 		Feedback: slices.Clone(e.feedback), Notes: e.spec.Notes, Err: e.err,

@@ -226,6 +226,14 @@ type DirChecker interface {
 	CheckDir(dir string) error
 }
 
+// InputWaiter is what a [Process] also is that can tell who waits for input.
+type InputWaiter interface {
+	// AwaitingInput lists the processes of the command that wait, at this
+	// moment, for its standard input or its terminal: those that were seen to
+	// do so, and none by guessing from silence.
+	AwaitingInput() []Survivor
+}
+
 // Denier is what an executor also has that can tell refusals of its sandbox
 // from other failures.
 type Denier interface {

@@ -53,6 +53,9 @@ type Result struct {
 	// OutputHeldOpen says that a process held the output open when it was no
 	// longer waited for: there may have been more.
 	OutputHeldOpen bool
+	// AwaitingInput are processes of a command that runs which were seen to wait
+	// for its input when the result was made; see [Execution.AwaitingInput].
+	AwaitingInput []Survivor
 	// Leftover are processes that the command left and that were killed.
 	Leftover []Survivor
 	// Survivors are processes that still lived when the result was made: those
@@ -155,6 +158,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Stderr         *Output    `json:"stderr"`
 		Merged         *Output    `json:"merged"`
 		OutputHeldOpen bool       `json:"output_held_open"`
+		AwaitingInput  []Survivor `json:"awaiting_input,omitempty"`
 		Leftover       []Survivor `json:"leftover"`
 		Survivors      []Survivor `json:"survivors"`
 		Usage          *Usage     `json:"usage"`
@@ -170,7 +174,8 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Core: r.Core, TimedOut: r.TimedOut, Aborted: r.Aborted, OOMKilled: r.OOMKilled,
 		Queued: r.Queued.Milliseconds(), Duration: r.Duration.Milliseconds(),
 		Stdout: r.Stdout, Stderr: r.Stderr, Merged: r.Merged, OutputHeldOpen: r.OutputHeldOpen,
-		Leftover: orEmpty(r.Leftover), Survivors: orEmpty(r.Survivors), Usage: r.Usage, LimitsHit: r.LimitsHit, Sandbox: r.Sandbox,
+		AwaitingInput: r.AwaitingInput,
+		Leftover:      orEmpty(r.Leftover), Survivors: orEmpty(r.Survivors), Usage: r.Usage, LimitsHit: r.LimitsHit, Sandbox: r.Sandbox,
 		Feedback: r.Feedback, Notes: r.Notes,
 		Inferred: r.Inferred(), Code: ErrorCode(r.Err), Hint: Hint(r.Err),
 	}

@@ -60,6 +60,9 @@ func running(r *runner.Result) string {
 	if !strings.HasSuffix(shown, "\n") {
 		b.WriteByte('\n')
 	}
+	for _, w := range r.AwaitingInput {
+		fmt.Fprintf(&b, "\n[%s waits for input; write_stdin gives it some]", w.Name)
+	}
 	fmt.Fprintf(&b, "\nUse read_command_output with this id and offset %d to see what comes next, and kill_command to end it.", r.Merged.Bytes)
 	return b.String()
 }

@@ -118,6 +118,9 @@ func (p *direct) hasEnded() bool {
 	}
 }
 
+// AwaitingInput lists what is seen to wait for the command's input.
+func (p *direct) AwaitingInput() []runner.Survivor { return awaiting(p, p.files.input) }
+
 // Remaining lists what can be found.
 func (p *direct) Remaining() []runner.Survivor {
 	p.mu.Lock()

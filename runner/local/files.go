@@ -17,6 +17,7 @@ type files struct {
 	stdin, stdout, stderr *os.File
 	extra                 []*os.File
 	terminal              *pty.Terminal
+	input                 input
 
 	streams runner.Streams
 	ours    []io.Closer
@@ -45,6 +46,7 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 		}
 		f.terminal, f.ours = t, append(f.ours, t)
 		f.stdin, f.stdout, f.stderr = t.Child(), t.Child(), t.Child()
+		f.input = inputOf(t.Child())
 		f.streams = runner.Streams{Stdin: t, Stdout: t.Host()}
 		return f, nil
 	}
@@ -54,6 +56,7 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 			return nil, err
 		}
 		f.stdin, f.streams.Stdin, f.ours = in, out, append(f.ours, out)
+		f.input = inputOf(out)
 	}
 	in, out, err := pipe(false)
 	if err != nil {

@@ -283,6 +283,9 @@ func (p *supervised) Signal(s syscall.Signal) error {
 	return nil
 }
 
+// AwaitingInput lists what is seen to wait for the command's input.
+func (p *supervised) AwaitingInput() []runner.Survivor { return awaiting(p, p.files.input) }
+
 // Remaining lists what is seen, which is nothing when the guard has ended.
 func (p *supervised) Remaining() []runner.Survivor {
 	select {
