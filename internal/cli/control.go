@@ -13,18 +13,26 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/internal/background"
 	"github.com/shofer-dev/shofer-sandbox/runner"
+	"github.com/shofer-dev/shofer-sandbox/runner/pty"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
+// writeAsk are the options of write.
+type writeAsk struct {
+	file      string
+	keys      []string
+	eof, bare bool
+}
+
 func (p *program) writeCommand() *cobra.Command {
-	var file string
-	var eof, bare bool
+	a := &writeAsk{}
 	cmd := &cobra.Command{
 		Use:   "write [options] ID [text...]",
 		Short: "Write to a background command's standard input or terminal",
 		Long: `Writes a line to the standard input of a background command that was started with
---interactive, or to the terminal of one that was started with --pty.`,
+--interactive, or to the terminal of one that was started with --pty. There keys can be
+pressed, too: --key Ctrl-C, --key Up --key Enter.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return oneID(cmd, args)
@@ -39,36 +47,43 @@ func (p *program) writeCommand() *cobra.Command {
 			}
 			ctx, stop := untilSignal()
 			defer stop()
-			return controlError(p.write(ctx, c, args[1:], file, eof, bare))
+			return controlError(a.write(ctx, c, args[1:]))
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&file, "file", "", "write the content of `FILE`, or - for standard input")
-	f.BoolVarP(&bare, "no-newline", "n", false, "write no newline after the text")
-	f.BoolVar(&eof, "eof", false, "close the input afterwards")
+	f.StringVar(&a.file, "file", "", "write the content of `FILE`, or - for standard input")
+	f.StringArrayVar(&a.keys, "key", nil, "press the key `NAME`, after the text, which gets no newline then: Enter,\nTab, Escape, Up, PageDown, F1, Ctrl-C, Alt-x and so on")
+	f.BoolVarP(&a.bare, "no-newline", "n", false, "write no newline after the text")
+	f.BoolVar(&a.eof, "eof", false, "close the input afterwards")
 	return cmd
 }
 
-func (p *program) write(ctx context.Context, c *background.Command, words []string, file string, eof, bare bool) error {
+// pressed is what the keys send.
+func (a *writeAsk) pressed() (text []byte, err error) {
+	for _, name := range a.keys {
+		b, err := pty.Key(name)
+		if err != nil {
+			return nil, &usageError{err.Error(), "such as Enter, Tab, Escape, Up, PageDown, F1, Ctrl-C, Alt-x"}
+		}
+		text = append(text, b...)
+	}
+	return text, nil
+}
+
+func (a *writeAsk) write(ctx context.Context, c *background.Command, words []string) error {
+	keys, err := a.pressed()
 	switch {
-	case file != "" && len(words) > 0:
+	case err != nil:
+		return err
+	case a.file != "" && len(words) > 0:
 		return &usageError{"both --file and a text are given", "leave one of them out"}
-	case file == "" && len(words) == 0 && !eof:
-		return &usageError{"there is nothing to write", "runner write ID 'a line', or --file FILE"}
-	case len(words) > 0:
-		text := strings.Join(words, " ")
-		if !bare {
-			text += "\n"
-		}
-		if err := c.Write(ctx, []byte(text)); err != nil {
-			return err
-		}
-	case file != "":
+	case a.file == "" && len(words) == 0 && !a.eof && len(keys) == 0:
+		return &usageError{"there is nothing to write", "runner write ID 'a line', or --file FILE, or --key NAME"}
+	case a.file != "":
 		in := os.Stdin
-		if file != "-" {
-			var err error
-			if in, err = os.Open(file); err != nil {
+		if a.file != "-" {
+			if in, err = os.Open(a.file); err != nil {
 				return err
 			}
 			defer func() { _ = in.Close() }()
@@ -77,7 +92,16 @@ func (p *program) write(ctx context.Context, c *background.Command, words []stri
 			return err
 		}
 	}
-	if eof {
+	text := []byte(strings.Join(words, " "))
+	if len(words) > 0 && !a.bare && len(keys) == 0 {
+		text = append(text, '\n')
+	}
+	if text = append(text, keys...); len(text) > 0 {
+		if err := c.Write(ctx, text); err != nil {
+			return err
+		}
+	}
+	if a.eof {
 		return c.CloseStdin(ctx)
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
 	"github.com/shofer-dev/shofer-sandbox/internal/background"
@@ -37,56 +38,65 @@ func (p *program) logsCommand() *cobra.Command {
 }
 
 func (p *program) logs(c *background.Command, stream string, follow bool, tail int) error {
-	enough := false // the user has seen
-	err := p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
-		if !follow && c.Output[s] == "" {
-			return nil
-		}
-		err := showOutput(ctx, c, store, s, follow, tail)
-		enough = ctx.Err() != nil
-		return err
-	})
-	if enough {
-		return nil
+	shown := make([]int64, len(c.Streams)) // how far
+	show := func(follow bool) error {
+		return p.eachStream(c, stream, follow, func(ctx context.Context, store *capture.Store, c *background.Command, s string) (err error) {
+			at := &shown[slices.Index(c.Streams, s)]
+			if !follow && c.Output[s] == "" {
+				return nil
+			}
+			*at, err = showOutput(ctx, c, store, s, *at, follow, tail)
+			return err
+		})
+	}
+	// What is there comes stream by stream, and what comes then as it comes.
+	err := show(false)
+	if follow && err == nil {
+		tail = -1
+		err = show(true)
+	}
+	if errors.Is(err, context.Canceled) {
+		return nil // the user has seen enough
 	}
 	return err
 }
 
-// showOutput shows a stream of a command, or its last lines.
-func showOutput(ctx context.Context, c *background.Command, store *capture.Store, stream string, follow bool, tail int) error {
+// showOutput shows a stream of a command from an offset on, or its last lines, and
+// returns how far it got.
+func showOutput(ctx context.Context, c *background.Command, store *capture.Store, stream string, from int64, follow bool, tail int) (int64, error) {
 	a, err := openOutput(ctx, c, store, stream)
 	if a == nil || err != nil {
-		return err
+		return from, err
 	}
 	defer func() { _ = a.Close() }()
-	cur := capture.Cursor{Source: a}
+	cur := capture.Cursor{Source: a, Offset: from}
 	if tail >= 0 {
 		if cur.Offset, err = lastLines(a, tail); err != nil {
-			return err
+			return cur.Offset, err
 		}
 	}
 	for {
 		d, err := cur.Next(readPiece)
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil
+			return cur.Offset, nil
 		case err != nil:
-			return err
+			return cur.Offset, err
 		}
 		if d.Lost > 0 {
 			say(lostText(d.Lost))
 		}
 		if len(d.Text) > 0 {
 			if _, err := os.Stdout.Write(d.Text); err != nil {
-				return err
+				return cur.Offset, err
 			}
 			continue
 		}
 		if !follow {
-			return nil
+			return cur.Offset, nil
 		}
 		if err := a.Wait(ctx, cur.Offset); err != nil {
-			return err
+			return cur.Offset, err
 		}
 	}
 }

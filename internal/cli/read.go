@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -79,9 +80,10 @@ func streamsOf(c *background.Command, stream string) ([]string, error) {
 	return nil, &usageError{fmt.Sprintf("%s has no stream %q", c.ID, stream), fmt.Sprintf("it has %q", c.Streams)}
 }
 
-// eachStream calls f for the streams that are meant, one after the other, until
-// one fails. The context ends when this program is told to end.
-func (p *program) eachStream(c *background.Command, stream string, f func(ctx context.Context, store *capture.Store, s string) error) error {
+// eachStream calls f for the streams that are meant until one fails: one after the
+// other, or side by side for those that are followed. Each has a command of its
+// own. The context ends when this program is told to end.
+func (p *program) eachStream(c *background.Command, stream string, follow bool, f func(ctx context.Context, store *capture.Store, c *background.Command, s string) error) error {
 	streams, err := streamsOf(c, stream)
 	if err != nil {
 		return err
@@ -93,17 +95,47 @@ func (p *program) eachStream(c *background.Command, stream string, f func(ctx co
 	defer func() { _ = store.Close() }()
 	ctx, stop := untilSignal()
 	defer stop()
+	if follow {
+		return sideBySide(ctx, c, streams, func(ctx context.Context, c *background.Command, s string) error { return f(ctx, store, c, s) })
+	}
 	for _, s := range streams {
-		if err := f(ctx, store, s); err != nil {
+		if err := f(ctx, store, c, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// read shows what is new of a command.
+// sideBySide calls f for each stream, with a command of its own, and returns the
+// first error, which ends the others.
+func sideBySide(ctx context.Context, c *background.Command, streams []string, f func(ctx context.Context, c *background.Command, s string) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	var once sync.Once
+	var first error
+	for _, s := range streams {
+		own := *c // each looks at the status by itself
+		wg.Go(func() {
+			if err := f(ctx, &own, s); err != nil {
+				once.Do(func() { first = err })
+				cancel(err)
+			}
+		})
+	}
+	wg.Wait()
+	return first
+}
+
+// read shows what is new of a command. What is there comes stream by stream, and
+// what comes then as it comes.
 func (p *program) read(c *background.Command, reader, stream string, follow bool, wait time.Duration) error {
-	return p.eachStream(c, stream, func(ctx context.Context, store *capture.Store, s string) error {
+	if follow {
+		if err := p.read(c, reader, stream, false, 0); err != nil {
+			return err
+		}
+	}
+	return p.eachStream(c, stream, follow, func(ctx context.Context, store *capture.Store, c *background.Command, s string) error {
 		r, err := c.NewReader(ctx, store, s, reader)
 		if err != nil {
 			return err
@@ -161,20 +193,17 @@ func drainReader(ctx context.Context, r *background.Reader, follow bool, wait ti
 // lostText says what of the output is missing.
 func lostText(n int64) string { return fmt.Sprintf("%d bytes of the output are not kept", n) }
 
-// follow writes what a command prints to w, from its beginning, until it has
-// ended. The streams come one after the other where they are several.
-func (p *program) follow(ctx context.Context, c *background.Command, streams []string, w io.Writer) error {
+// follow writes what a command prints, from its beginning, to what to says for
+// each stream, as it comes, until it has ended.
+func (p *program) follow(ctx context.Context, c *background.Command, to func(stream string) io.Writer) error {
 	store, err := p.store()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	for _, s := range streams {
-		if err := followOne(ctx, c, store, s, w); err != nil {
-			return err
-		}
-	}
-	return nil
+	return sideBySide(ctx, c, c.Streams, func(ctx context.Context, c *background.Command, s string) error {
+		return followOne(ctx, c, store, s, to(s))
+	})
 }
 
 func followOne(ctx context.Context, c *background.Command, store *capture.Store, stream string, w io.Writer) error {

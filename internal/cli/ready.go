@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"time"
 
@@ -121,15 +122,18 @@ func endedEarly(c *background.Command) error {
 // printed waits until a line of a command's output matches.
 func (p *program) printed(ctx context.Context, re *regexp.Regexp, c *background.Command) error {
 	found := errors.New("found")
-	lines := &lineMatcher{re: re, found: found}
-	err := p.follow(ctx, c, c.Streams, lines)
+	var all []*lineMatcher // of the streams
+	for range c.Streams {
+		all = append(all, &lineMatcher{re: re, found: found})
+	}
+	err := p.follow(ctx, c, func(stream string) io.Writer { return all[slices.Index(c.Streams, stream)] })
 	switch {
 	case errors.Is(err, found):
 		return nil
 	case err != nil:
 		return err
 	}
-	if re.Match(lines.rest) {
+	if slices.ContainsFunc(all, func(m *lineMatcher) bool { return re.Match(m.rest) }) {
 		return nil
 	}
 	if err := c.Wait(ctx); err != nil { // its output ends before it is known how it did

@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
@@ -40,16 +40,12 @@ func (p *program) runSoft(cmd *cobra.Command, a *ask, args []string) error {
 	soft, cancel := context.WithTimeoutCause(ctx, time.Duration(a.soft), errSoft)
 	defer cancel()
 	if !a.json {
-		var wg sync.WaitGroup
-		for _, name := range c.Streams {
-			own := *c // each stream looks at the status by itself
-			to := os.Stdout
-			if name == "stderr" {
-				to = os.Stderr
+		_ = p.follow(soft, c, func(stream string) io.Writer { // what is missing can be read later
+			if stream == "stderr" {
+				return os.Stderr
 			}
-			wg.Go(func() { _ = p.follow(soft, &own, []string{name}, to) }) // what is missing can be read later
-		}
-		wg.Wait()
+			return os.Stdout
+		})
 	}
 	err = c.Wait(soft)
 	switch {

@@ -1,6 +1,9 @@
 package pty
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // keys are what the keys of a terminal send that have no character.
 var keys = map[string]string{
@@ -16,12 +19,21 @@ type KeyError struct{ Name string }
 
 func (e *KeyError) Error() string { return fmt.Sprintf("no key is called %q", e.Name) }
 
-// Key returns what a key sends: "C-c" with the control key, "M-x" with the
-// other one, "Enter", "Tab", "Escape", "Space", "Backspace", "BackTab", "Up",
+// Key returns what a key sends: "C-c" or "Ctrl-C" with the control key, "M-x" or
+// "Alt-x" with the other one, "Enter", "Tab", "Escape", "Space", "Backspace", "BackTab", "Up",
 // "Down", "Left", "Right", "Home", "End", "Insert", "Delete", "PageUp",
 // "PageDown", "F1" to "F12", or a single character. The cursor keys are those
 // of a terminal in its normal mode. The error is a [*KeyError].
 func Key(name string) ([]byte, error) {
+	for long, short := range map[string]string{"Ctrl-": "C-", "Alt-": "M-"} {
+		if rest, ok := strings.CutPrefix(name, long); ok {
+			b, err := Key(short + rest)
+			if err != nil {
+				return nil, &KeyError{name}
+			}
+			return b, nil
+		}
+	}
 	if s, ok := keys[name]; ok {
 		return []byte(s), nil
 	}

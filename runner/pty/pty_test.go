@@ -297,6 +297,9 @@ func TestKey(t *testing.T) {
 		{"M-x", "\x1bx"},
 		{"M-C-c", "\x1b\x03"},
 		{"M-Enter", "\x1b\r"},
+		{"Ctrl-C", "\x03"},
+		{"Alt-x", "\x1bx"},
+		{"Alt-Ctrl-c", "\x1b\x03"},
 		{"Enter", "\r"},
 		{"Up", "\x1b[A"},
 		{"F12", "\x1b[24~"},
@@ -308,7 +311,7 @@ func TestKey(t *testing.T) {
 			t.Errorf("Key(%q) = %q, %v; want %q", tt.name, got, err, tt.want)
 		}
 	}
-	for _, name := range []string{"", "C-", "C-é", "C-1", "enter", "F13", "M-", "C-M-c", "ab"} {
+	for _, name := range []string{"", "C-", "Ctrl-", "Alt-Hyper", "C-é", "C-1", "enter", "F13", "M-", "C-M-c", "ab"} {
 		var e *pty.KeyError
 		if got, err := pty.Key(name); !errors.As(err, &e) || e.Name != name {
 			t.Errorf("Key(%q) = %q, %v; want a KeyError", name, got, err)
