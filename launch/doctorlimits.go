@@ -3,6 +3,7 @@ package launch
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
@@ -61,7 +62,7 @@ func (e *examiner) limits(ctx context.Context) {
 // tryLimits makes a group and removes it, or asks for a scope where only that
 // can give one, and says what it was.
 func (e *examiner) tryLimits(ctx context.Context, l policy.Limits) (how string, err error) {
-	o := cgroup.Options{Worktree: e.base}
+	o := cgroup.Options{Worktree: filepath.Dir(e.base)} // base is gone when that is read
 	place, err := cgroup.Find(l, o)
 	var support *cgroup.SupportError
 	if errors.As(err, &support) && support.Scope {

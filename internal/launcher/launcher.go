@@ -81,8 +81,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	}
 	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0, TraceDenials: o.trace}
 	var p *parent // nil if none is needed, as far as is known
-	// A group leader can't make a session; its child can.
-	if launch.Mounts(o.policy, options) || o.policy.Limits.Group() || o.guardFD >= 0 || o.newSession && unix.Getpgrp() == os.Getpid() {
+	if o.guardFD >= 0 || o.needsParent() || o.git() && launch.Mounts(o.policy, options) {
 		p = newParent(o.newSession)
 	}
 	s, err := launch.Prepare(o.policy, options)
@@ -114,6 +113,18 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 		return startAndWait(s, c, rec, o, nil, p)
 	}
 	return 0, s.Exec(c)
+}
+
+// needsParent reports whether the command must be a child whatever comes of the
+// policy: so that its control group is removed, or since a group leader, as this
+// process may be, can't make a session.
+func (o *options) needsParent() bool {
+	return o.policy.Limits.Group() || o.newSession && unix.Getpgrp() == os.Getpid()
+}
+
+// git reports whether there is something of git's to protect, at a glance.
+func (o *options) git() bool {
+	return unix.Access(string(o.policy.Worktree)+"/.git", unix.F_OK) == nil
 }
 
 // warnOf says on standard error what the user must not miss: that nothing is
