@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -440,5 +441,28 @@ func TestTraceConnect(t *testing.T) {
 	}
 	if got := c.Trace().Refused; len(got) != 1 || got[0].Call != "connect" || string(got[0].Path) != out+"/sock" || got[0].Flag != "--unix "+out+"/sock" {
 		t.Errorf("traced: %+v; want connect %s", got, out+"/sock")
+	}
+}
+
+// A program can't write to a terminal by the name that it gives itself.
+func TestTraceNames(t *testing.T) {
+	needWitness(t)
+	needLandlock(t)
+	work, out := places(t)
+	s := prepareWith(t, workspace(work), launch.Options{Backend: launch.BackendLandlock, TraceDenials: true})
+	name := work + "/a\x1b[31m\nb\xff"
+	touch, err := exec.LookPath("touch")
+	if err == nil {
+		err = os.Symlink(touch, name)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := s.Command(name, out+"/x")
+	if err := c.Run(); err == nil {
+		t.Error("touch succeeded")
+	}
+	if got := c.Trace().Refused; len(got) != 1 || got[0].Program != "a?[31m?b?" {
+		t.Errorf("traced: %+v", got)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -189,5 +190,34 @@ func TestX32(t *testing.T) {
 			{do("raw", x32Ioctl, 0, unix.TIOCSTI, 0), nil, syscall.ENOSYS},
 			{do("raw", unix.SYS_GETPID), ok, 0},
 		})
+	}
+}
+
+// TestListenerI386: calls of 32-bit programs are shown by their names, and those
+// of the other interface with the same number aren't taken for them.
+func TestListenerI386(t *testing.T) {
+	needI386(t)
+	const open, mkdir, getpid, openat = 5, 39, 20, 295
+	dir := testenv.Dir(t)
+	program := filepath.Join(dir, "program")
+	path := []byte(dir + "/new\x00")
+	code := i386Program(32, path, i386Call{open, dataAt, unix.O_RDONLY}, i386Call{open, dataAt, unix.O_WRONLY | unix.O_CREAT, 0o600},
+		i386Call{getpid}, i386Call{mkdir, dataAt, 0o700}, i386Call{openat, 0xffffff9c, dataAt, unix.O_RDWR})
+	if err := os.WriteFile(program, code, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p, l := watched(t, program)
+	var names []string
+	for len(names) < 3 {
+		c, err := l.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, c.Name)
+		l.Continue(c)
+	}
+	reap(t, p)
+	if want := []string{"open", "mkdir", "openat"}; !slices.Equal(names, want) {
+		t.Errorf("shown were %q; want %q", names, want)
 	}
 }

@@ -44,15 +44,10 @@ func refusal(r *launch.Refusal) string {
 	return fmt.Sprintf("trace: refused: %s %s (%s of %s, pid %d%s): %s", r.Op, path, r.Call, name(r.Program), r.Pid, times, r.Text)
 }
 
-// name is how a program is called, which may have chosen any bytes.
+// name is how a program is called, as far as it is known.
 func name(program string) string {
 	if program == "" {
 		return "a program"
-	}
-	for _, c := range []byte(program) {
-		if c < ' ' || c > '~' {
-			return fmt.Sprintf("%q", program)
-		}
 	}
 	return program
 }

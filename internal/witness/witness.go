@@ -24,6 +24,7 @@ import (
 	"io/fs"
 	"os"
 	"strconv"
+	"strings"
 
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/seccomp"
@@ -106,7 +107,8 @@ func blind(err error) error {
 	return err
 }
 
-// Process returns the number and name of the process that makes the call.
+// Process returns the number and name of the process that makes the call. A
+// program chooses its name, so what can't be printed of it is a ?.
 func (a *Act) Process() (pid int, name string) {
 	s, err := a.readStatus()
 	if err != nil {
@@ -116,7 +118,12 @@ func (a *Act) Process() (pid int, name string) {
 	if err != nil || len(b) == 0 {
 		return s.tgid, ""
 	}
-	return s.tgid, string(b[:len(b)-1])
+	return s.tgid, strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, string(b[:len(b)-1]))
 }
 
 // Call is the name of the call.
