@@ -15,6 +15,7 @@ package proctree
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -184,7 +185,7 @@ func (t *Tree) Signal(s syscall.Signal) []Process {
 	} else {
 		_ = unix.Kill(t.leader, s)
 	}
-	for _, p := range found {
+	for _, p := range parentsFirst(found) {
 		if p.Why != Leader && p.Why != Group {
 			p.signal(t.leader, s)
 		}
@@ -195,11 +196,36 @@ func (t *Tree) Signal(s syscall.Signal) []Process {
 // SignalEach sends a signal to each process that a scan finds, but for some. It
 // is for a leader that stays with the command.
 func (t *Tree) SignalEach(s syscall.Signal, but ...int) {
-	for _, p := range t.Scan() {
+	for _, p := range parentsFirst(t.Scan()) {
 		if !slices.Contains(but, p.Pid) {
 			p.signal(0, s)
 		}
 	}
+}
+
+// parentsFirst orders processes so that each comes after its parent: a shell
+// whose child is ended before it is goes on with its next command.
+func parentsFirst(found []Process) []Process {
+	byPid := make(map[int]Process, len(found))
+	for _, p := range found {
+		byPid[p.Pid] = p
+	}
+	depths := make(map[int]int, len(found))
+	depth := func(pid int) int {
+		n := 0
+		for at, ok := byPid[pid]; ok && n <= len(found); at, ok = byPid[at.ppid] {
+			if known, ok := depths[at.Pid]; ok {
+				n += known
+				break
+			}
+			n++
+		}
+		depths[pid] = n
+		return n
+	}
+	ordered := slices.Clone(found)
+	slices.SortStableFunc(ordered, func(a, b Process) int { return cmp.Compare(depth(a.Pid), depth(b.Pid)) })
+	return ordered
 }
 
 // Find returns a process that lives, found for another reason.

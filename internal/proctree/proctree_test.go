@@ -193,3 +193,26 @@ func await(t *testing.T, ok func() bool) {
 		<-time.After(time.Millisecond)
 	}
 }
+
+// Numbers begin anew where they end, so that a child may have a lower one than
+// its parent.
+func TestParentsFirst(t *testing.T) {
+	of := func(pid, ppid int) Process { return Process{Pid: pid, ppid: ppid} }
+	for _, tt := range []struct {
+		in   []Process
+		want []int
+	}{
+		{[]Process{of(5, 32760), of(7, 5), of(32760, 1)}, []int{32760, 5, 7}},
+		{[]Process{of(9, 8), of(8, 7), of(7, 6), of(3, 9)}, []int{7, 8, 9, 3}},
+		{[]Process{of(4, 1), of(1, 1)}, []int{1, 4}}, // which can't be
+		{nil, nil},
+	} {
+		var got []int
+		for _, p := range parentsFirst(tt.in) {
+			got = append(got, p.Pid)
+		}
+		if !slices.Equal(got, tt.want) {
+			t.Errorf("parentsFirst(%v) = %v; want %v", tt.in, got, tt.want)
+		}
+	}
+}
