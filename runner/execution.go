@@ -250,7 +250,7 @@ func (e *Execution) Result() *Result {
 	defer e.mu.Unlock()
 	r := &Result{
 		ID: e.id, Label: e.spec.Label, State: e.state, Command: e.spec.Command, Dir: e.spec.Dir,
-		HandedOff: !e.handed.IsZero(), ExitCode: e.exit.Code, Signal: e.exit.Signal, Core: e.exit.Core,
+		HandedOff: !e.handed.IsZero(), ExitCode: e.exit.Code, Signal: e.exit.Signal, Core: e.exit.Core, PipeStatus: e.exit.PipeStatus,
 		KilledBy: e.cause, TimedOut: e.cause == CauseTimeout || e.cause == CauseIdle,
 		Aborted: e.cause == CauseAborted || e.cause == CauseKilled || e.cause == CauseClosed,
 		Timeout: e.spec.Timeout, OutputHeldOpen: e.heldOpen, AwaitingInput: awaiting,

@@ -92,6 +92,8 @@ type Exit struct {
 	// the kernel wrote a core file.
 	Signal syscall.Signal
 	Core   bool
+	// PipeStatus is what the spec's file says; nil if that is nothing.
+	PipeStatus []int
 	// Usage is what it used; nil if unknown.
 	Usage *Usage
 	// LimitsHit are the limits that it ran into: memory, pids, cpus, fsize.

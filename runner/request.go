@@ -26,6 +26,10 @@ type Request struct {
 	// Shell is the shell with its options, which gets "-c" and the command, as
 	// {"/bin/bash", "-o", "pipefail"}. Zero is [Config.Shell].
 	Shell []string
+	// PipeStatus asks for the exit codes of all stages of the last pipeline that
+	// the shell ran: see [Result.PipeStatus]. It takes bash, which then stays
+	// until the end where it would have executed its last command in its place.
+	PipeStatus bool
 	// Transport is how the command gets to the shell; zero is
 	// [TransportAuto].
 	Transport Transport

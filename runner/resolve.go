@@ -51,6 +51,9 @@ func (r *Runner) resolveCommand(s *Spec, q *Request) error {
 		if q.Argv[0] == "" {
 			return ErrEmptyCommand
 		}
+		if q.PipeStatus {
+			return invalid("a program that is run without a shell has no stages")
+		}
 		s.Argv = slices.Clone(q.Argv)
 		s.origin("argv", fmt.Sprintf("%q", s.Argv), FromRequest, "")
 		return nil
@@ -65,6 +68,9 @@ func (r *Runner) resolveCommand(s *Spec, q *Request) error {
 	}
 	s.origin("shell", strings.Join(shell, " "), from, "")
 	s.Command = command
+	if s.PipeStatus = q.PipeStatus; s.PipeStatus && filepath.Base(shell[0]) != "bash" {
+		return invalid("the stages' exit codes are known of bash alone, not of %s", shell[0])
+	}
 	transport, from, why := q.Transport, FromRequest, ""
 	switch {
 	case transport == "" || transport == TransportAuto:
@@ -79,11 +85,23 @@ func (r *Runner) resolveCommand(s *Spec, q *Request) error {
 	}
 	s.origin("transport", transport, from, why)
 	if transport == TransportFD {
+		if s.PipeStatus {
+			command = tellStages(4) + command
+		}
 		s.Argv, s.Script = append(slices.Clone(shell), "/dev/fd/3"), []byte(command+"\n")
 		return nil
 	}
+	if s.PipeStatus {
+		command = tellStages(3) + command
+	}
 	s.Argv = append(slices.Clone(shell), "-c", command)
 	return nil
+}
+
+// tellStages is what bash is told before a command, in the command's first line
+// so that those keep their numbers.
+func tellStages(fd int) string {
+	return fmt.Sprintf(`trap '\builtin printf "%%s " "${PIPESTATUS[@]}" 2>/dev/null >&%d' EXIT; `, fd)
 }
 
 func hasNUL(s string) bool { return strings.IndexByte(s, 0) >= 0 }

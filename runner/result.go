@@ -31,6 +31,11 @@ type Result struct {
 	// Signal is what ended the command, 0 if nothing was observed.
 	Signal syscall.Signal
 	Core   bool
+	// PipeStatus are the exit codes of the stages of the last pipeline that bash
+	// ran by itself, if [Request.PipeStatus] asked for them: a stage before the
+	// last can fail without a trace in ExitCode. It is bash's word, and nil where
+	// that said nothing: it was killed, replaced, or has a trap of its own.
+	PipeStatus []int
 	// TimedOut says that a timeout was the first cause of the end, Aborted
 	// that the caller was. They exclude each other.
 	TimedOut bool
@@ -147,6 +152,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Signal         *string    `json:"signal"`
 		Core           bool       `json:"core"`
 		Inferred       string     `json:"inferred_signal,omitempty"`
+		PipeStatus     []int      `json:"pipe_status,omitempty"`
 		TimedOut       bool       `json:"timed_out"`
 		Aborted        bool       `json:"aborted"`
 		KilledBy       *Cause     `json:"killed_by"`
@@ -171,7 +177,7 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 		Hint           string     `json:"hint,omitempty"`
 	}{
 		ID: r.ID, Label: r.Label, State: r.State, Dir: r.Dir, HandedOff: r.HandedOff,
-		Core: r.Core, TimedOut: r.TimedOut, Aborted: r.Aborted, OOMKilled: r.OOMKilled,
+		Core: r.Core, PipeStatus: r.PipeStatus, TimedOut: r.TimedOut, Aborted: r.Aborted, OOMKilled: r.OOMKilled,
 		Queued: r.Queued.Milliseconds(), Duration: r.Duration.Milliseconds(),
 		Stdout: r.Stdout, Stderr: r.Stderr, Merged: r.Merged, OutputHeldOpen: r.OutputHeldOpen,
 		AwaitingInput: r.AwaitingInput,

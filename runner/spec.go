@@ -23,8 +23,13 @@ type Spec struct {
 	// Script, if not nil, is the command as a file: the program gets it open
 	// for reading as descriptor 3, which the last of Argv names.
 	Script []byte
-	Label  string
-	Owner  string
+	// PipeStatus says that the program also gets an empty file open for writing,
+	// as descriptor 4 if there is a Script and as 3 if not. What is in it at the
+	// end, numbers with spaces between, is [Exit.PipeStatus]. An executor need
+	// not do it.
+	PipeStatus bool
+	Label      string
+	Owner      string
 	// Dir is absolute.
 	Dir string
 
@@ -132,6 +137,7 @@ func (s *Spec) MarshalJSON() ([]byte, error) {
 		Command     string             `json:"command,omitempty"`
 		Argv        []string           `json:"argv"`
 		ScriptBytes int                `json:"script_bytes,omitempty"`
+		PipeStatus  bool               `json:"pipe_status,omitempty"`
 		Label       string             `json:"label,omitempty"`
 		Owner       string             `json:"owner,omitempty"`
 		Dir         string             `json:"dir"`
@@ -155,7 +161,7 @@ func (s *Spec) MarshalJSON() ([]byte, error) {
 		Origins     []Origin           `json:"origins"`
 		Notes       []string           `json:"notes,omitempty"`
 	}{
-		s.Command, s.Argv, len(s.Script), s.Label, s.Owner, s.Dir, len(s.Stdin), s.OpenStdin, s.Terminal,
+		s.Command, s.Argv, len(s.Script), s.PipeStatus, s.Label, s.Owner, s.Dir, len(s.Stdin), s.OpenStdin, s.Terminal,
 		s.Timeout.Milliseconds(), s.SoftTimeout.Milliseconds(), s.IdleTimeout.Milliseconds(),
 		steps, s.StopBound.Milliseconds(), s.Leftover, s.DrainIdle.Milliseconds(), s.DrainMax.Milliseconds(),
 		s.Merge, s.Keep, s.Budget, s.Lines, s.Authority, s.EnvDecisions, s.Origins, s.Notes,

@@ -36,6 +36,8 @@ type command struct {
 	Stop        []stopStep      `json:"stop"`
 	Leftover    runner.Leftover `json:"leftover"`
 
+	PipeStatus bool `json:"pipe_status"`
+
 	Merge  bool        `json:"merge"`
 	Keep   runner.Keep `json:"keep"`
 	Budget int         `json:"budget"`
@@ -110,7 +112,7 @@ func (c *command) request() (q runner.Request, err error) {
 		Command: c.Command, Argv: c.Argv, Label: c.Label, Owner: c.Owner, Dir: string(c.Dir), Shell: c.Shell,
 		Transport: c.Transport, Env: c.Env, Unset: c.Unset, Managed: c.Managed,
 		OpenStdin: c.OpenStdin, Terminal: c.Terminal, Leftover: c.Leftover,
-		Merge: c.Merge, Keep: c.Keep, Budget: c.Budget, Stdin: c.StdinBase64,
+		PipeStatus: c.PipeStatus, Merge: c.Merge, Keep: c.Keep, Budget: c.Budget, Stdin: c.StdinBase64,
 	}
 	if c.Stdin != nil {
 		if c.StdinBase64 != nil {

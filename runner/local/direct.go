@@ -171,8 +171,8 @@ var errNotEnded = errors.New("the command could not be ended")
 // Finish reaps the command. One that could not be killed, since the kernel
 // holds it, is reaped when it ends.
 func (p *direct) Finish() (runner.Exit, error) {
+	exit := runner.Exit{Code: -1, Sandbox: p.box, PipeStatus: p.files.pipeStatus()}
 	p.files.close()
-	exit := runner.Exit{Code: -1, Sandbox: p.box}
 	if !p.hasEnded() {
 		go func() {
 			<-p.ended

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
+	"strings"
 
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/pty"
@@ -18,6 +20,7 @@ type files struct {
 	extra                 []*os.File
 	terminal              *pty.Terminal
 	input                 input
+	stages                *os.File // where bash says how they ended; nil if it isn't asked
 
 	streams runner.Streams
 	ours    []io.Closer
@@ -38,6 +41,11 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 			return nil, err
 		}
 		f.extra = []*os.File{script}
+	}
+	if s.PipeStatus {
+		if err := f.openStages(); err != nil {
+			return nil, err
+		}
 	}
 	if s.Terminal != nil {
 		t, err := pty.Open(pty.Options{Size: pty.Size{Rows: s.Terminal.Rows, Cols: s.Terminal.Cols}})
@@ -72,6 +80,39 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 	}
 	f.stderr, f.streams.Stderr, f.ours = out, in, append(f.ours, in)
 	return f, nil
+}
+
+// openStages makes the file for what bash says of a pipeline's stages.
+func (f *files) openStages() error {
+	fd, err := unix.MemfdCreate("stages", unix.MFD_CLOEXEC)
+	if err != nil {
+		return os.NewSyscallError("memfd_create", err)
+	}
+	f.stages = os.NewFile(uintptr(fd), "stages")
+	f.ours = append(f.ours, f.stages)
+	theirs, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	f.extra = append(f.extra, os.NewFile(uintptr(theirs), "stages"))
+	return nil
+}
+
+// pipeStatus is what bash has said, nil if that makes no sense.
+func (f *files) pipeStatus() (codes []int) {
+	if f.stages == nil {
+		return nil
+	}
+	var buf [4096]byte
+	n, _ := f.stages.ReadAt(buf[:], 0)
+	for _, word := range strings.Fields(string(buf[:n])) {
+		code, err := strconv.ParseUint(word, 10, 8)
+		if err != nil {
+			return nil
+		}
+		codes = append(codes, int(code))
+	}
+	return codes
 }
 
 // pipe returns a pipe whose one end, the writing one if ours is that, is

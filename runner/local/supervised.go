@@ -147,8 +147,8 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 	extra := append(p.files.extra[:len(p.files.extra):len(p.files.extra)], theirs, pol0)
 	fd := 3 + len(p.files.extra)
 	args := []string{"--supervise", "--quiet", "--linger", spec.DrainIdle.String(), "--parent", strconv.Itoa(os.Getpid()), "--status-fd", strconv.Itoa(fd), "--policy", "/proc/self/fd/" + strconv.Itoa(fd+1)}
-	if len(p.files.extra) > 0 {
-		args = append(args, "--keep-fd", "3")
+	for i := range p.files.extra {
+		args = append(args, "--keep-fd", strconv.Itoa(3+i))
 	}
 	if b := e.config.Options.Backend; b != launch.BackendAuto {
 		args = append(args, "--backend", string(b))
@@ -308,10 +308,11 @@ func (p *supervised) Resize(s runner.Size) error { return p.files.resize(s) }
 
 // Finish reaps the launcher.
 func (p *supervised) Finish() (runner.Exit, error) {
+	stages := p.files.pipeStatus()
 	p.files.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	exit := runner.Exit{Code: -1, Sandbox: p.box}
+	exit := runner.Exit{Code: -1, Sandbox: p.box, PipeStatus: stages}
 	select {
 	case <-p.ended:
 	default:
