@@ -326,8 +326,7 @@ func (l *looker) connect(address, length uint64) error {
 	if here.root, err = unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return os.NewSyscallError("open", err)
 	}
-	t := here.walk(walk{top: "/", start: base, path: path, follow: true})
-	if t.is(unix.S_IFSOCK) {
+	if t := here.walk(walk{top: "/", start: base, path: path, follow: true}); t != nil && t.is(unix.S_IFSOCK) {
 		l.add(t, policy.OpConnect, needsSocket)
 	}
 	return nil

@@ -1,8 +1,10 @@
 package witness
 
 import (
+	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -237,5 +239,98 @@ func TestStatus(t *testing.T) {
 	s, err := readStatus("/proc/self/status")
 	if err != nil || s.tgid != os.Getpid() || int(s.uid) != os.Geteuid() || int(s.gid) != os.Getegid() || s.inside[0] == "" {
 		t.Errorf("readStatus = %+v, %v", s, err)
+	}
+}
+
+// TestLook: of calls with whatever arguments something is said, or nothing.
+func TestLook(t *testing.T) {
+	dir := testenv.Dir(t)
+	t.Chdir(dir)
+	l, err := net.Listen("unix", dir+"/sock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	if err := errors.Join(os.Symlink("loop", "loop"), os.Symlink("sock", "link"), os.WriteFile("file", nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	mem, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Munmap(mem) }()
+	socket := func(family uint16, path string) []byte {
+		return append(binary.NativeEndian.AppendUint16(nil, family), path...)
+	}
+	for _, tt := range []struct {
+		call string
+		arg  []byte
+		want string // op and name
+	}{
+		{"connect", socket(unix.AF_UNIX, "sock"), "connect sock"},
+		{"connect", socket(unix.AF_UNIX, "./link\x00rest"), "connect sock"},
+		{"connect", socket(unix.AF_UNIX, "loop"), ""},
+		{"connect", socket(unix.AF_UNIX, "none"), ""},
+		{"connect", socket(unix.AF_UNIX, "file"), ""},
+		{"connect", socket(unix.AF_UNIX, ""), ""},
+		{"connect", socket(unix.AF_UNIX, "\x00sock"), ""},
+		{"connect", socket(unix.AF_UNIX, strings.Repeat("x", 200)), ""},
+		{"connect", socket(unix.AF_INET, "sock"), ""},
+		{"connect", []byte{1}, ""},
+		{"bind", socket(unix.AF_UNIX, "new"), "create new"},
+		{"bind", socket(unix.AF_UNIX, "sock"), ""},
+		{"bind", socket(unix.AF_UNIX, "loop"), ""},
+		{"bind", socket(unix.AF_UNIX, "loop/x"), ""},
+		{"chmod", []byte("file\x00"), "write file"},
+		{"chmod", []byte("none\x00"), ""},
+		{"chmod", []byte("loop\x00"), ""},
+		{"lchown", []byte("loop\x00"), "write loop"},
+		{"unlink", []byte("loop\x00"), "remove loop"},
+		{"unlink", []byte("loop/\x00"), ""},
+		{"unlink", []byte(".\x00"), ""},
+		{"rmdir", []byte("..\x00"), ""},
+		{"truncate", []byte("loop\x00"), ""},
+		{"mkdir", []byte("new/\x00"), "mkdir new"},
+		{"mkdir", []byte("new/.\x00"), ""},
+		{"mkdir", []byte("/\x00"), ""},
+		{"creat", []byte("new/\x00"), ""},
+		{"setxattr", []byte("link\x00"), "write sock"},
+		{"fchmod", nil, ""},
+		{"fsetxattr", nil, ""},
+		{"getpid", nil, ""},
+	} {
+		clear(mem) // which doesn't move
+		copy(mem, tt.arg)
+		c := seccomp.Call{Thread: unix.Gettid(), Name: tt.call}
+		switch tt.call {
+		case "connect", "bind":
+			c.Args[1], c.Args[2] = address(mem), uint64(len(tt.arg))
+		case "fchmod", "fsetxattr":
+			c.Args[0] = 999
+		default:
+			c.Args[0] = address(mem)
+		}
+		a, err := Look(&c)
+		if err != nil {
+			t.Errorf("%s %q: %v", tt.call, tt.arg, err)
+			continue
+		}
+		got := ""
+		for _, x := range a.Accesses {
+			got += string(x.Op) + " " + strings.TrimPrefix(x.Real, dir+"/")
+		}
+		if got != tt.want {
+			t.Errorf("%s %q: %q; want %q", tt.call, tt.arg, got, tt.want)
+		}
+	}
+	if a, err := Look(&seccomp.Call{Thread: unix.Gettid(), Name: "io_uring_setup"}); err != nil || !a.Ring {
+		t.Errorf("io_uring_setup: %+v, %v", a, err)
+	}
+	var blind *BlindError
+	if _, err := Look(&seccomp.Call{Name: "mkdir"}); !errors.As(err, &blind) {
+		t.Errorf("a process without a number: %v", err)
+	}
+	if _, err := Look(&seccomp.Call{Thread: 1 << 22, Name: "mkdir"}); err == nil {
+		t.Error("a process that isn't there is no error")
 	}
 }
