@@ -27,6 +27,7 @@ const ordinary = 1000
 
 type options struct {
 	launcher string
+	runner   string // "" if there is none
 	noop     string
 	rounds   int
 	heavy    int
@@ -37,6 +38,7 @@ type options struct {
 func main() {
 	var o options
 	flag.StringVar(&o.launcher, "launcher", "bin/shofer-sandbox", "the launcher's binary")
+	flag.StringVar(&o.runner, "runner", "bin/runner", "the runner's binary, or nothing")
 	flag.StringVar(&o.noop, "noop", "", "the binary of bench/noop (built when empty)")
 	flag.IntVar(&o.rounds, "rounds", 500, "rounds of things that take milliseconds")
 	flag.IntVar(&o.heavy, "heavy", 30, "rounds of things that take longer")
@@ -62,6 +64,11 @@ func run(o options) (err error) {
 	}
 	if o.launcher, err = install(shared, o.launcher); err != nil {
 		return err
+	}
+	if o.runner != "" {
+		if o.runner, err = install(shared, o.runner); err != nil {
+			return err
+		}
 	}
 	if o.noop == "" {
 		o.noop = filepath.Join(shared, "noop")
@@ -101,7 +108,7 @@ func measureAs(uid int, o options, shared string) ([]section, error) {
 	if self, err = install(shared, self); err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, "-json", "-launcher", o.launcher, "-noop", o.noop, "-only", o.only,
+	cmd := exec.Command(self, "-json", "-launcher", o.launcher, "-runner", o.runner, "-noop", o.noop, "-only", o.only,
 		"-rounds", strconv.Itoa(o.rounds), "-heavy", strconv.Itoa(o.heavy))
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent"}

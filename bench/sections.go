@@ -60,6 +60,8 @@ func measure(o options) (all []section, err error) {
 		{"run", b.runs},
 		{"parallel", b.parallel},
 		{"host", b.hosts},
+		{"program", b.program},
+		{"stream", b.stream},
 		{"end", b.endings},
 		{"trace", b.traces},
 	} {
