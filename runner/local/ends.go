@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ends waits for the ends of all children of this process, with one goroutine
-// and one descriptor for them together, which stay once a command was started.
-// They are left to be reaped.
+// ends waits for the ends of all children of this process, with one goroutine for
+// them together, as long as there are some, and one descriptor, which stays. They
+// are left to be reaped.
 var ends watcher
 
 type watcher struct {
@@ -19,6 +19,7 @@ type watcher struct {
 
 	mu      sync.Mutex
 	waiting map[int32]func() // by pidfd
+	going   bool             // the goroutine
 }
 
 // watch lets ended be called when a child has ended, which must not be reaped
@@ -33,7 +34,7 @@ func (w *watcher) watch(p *os.Process, ended func()) {
 	}
 }
 
-// open makes the watcher's descriptor and its goroutine.
+// open makes the watcher's descriptor.
 func (w *watcher) open() {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -43,19 +44,15 @@ func (w *watcher) open() {
 		_ = unix.Close(fd)
 		return
 	}
-	f := os.NewFile(uintptr(fd), "ends")
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return
+	w.epoll, w.waiting = os.NewFile(uintptr(fd), "ends"), map[int32]func(){}
+}
+
+// loop tells of ends until none is waited for.
+func (w *watcher) loop() {
+	raw, err := w.epoll.SyscallConn()
+	if err == nil {
+		_ = raw.Read(func(fd uintptr) bool { return w.take(int(fd)) })
 	}
-	w.epoll, w.waiting = f, map[int32]func(){}
-	go func() {
-		_ = raw.Read(func(fd uintptr) bool {
-			w.take(int(fd))
-			return false // there is always another one
-		})
-	}()
 }
 
 // add lets a child be watched. Where the kernel has no pidfds (before Linux 5.4)
@@ -75,11 +72,16 @@ func (w *watcher) add(p *os.Process, ended func()) bool {
 			w.waiting[fd] = ended
 		}
 	})
+	if added && !w.going {
+		w.going = true
+		go w.loop()
+	}
 	return added
 }
 
-// take tells of those that have ended.
-func (w *watcher) take(epoll int) {
+// take tells of those that have ended, and reports whether no others are waited
+// for.
+func (w *watcher) take(epoll int) (none bool) {
 	var events [64]unix.EpollEvent
 	for {
 		n, err := unix.EpollWait(epoll, events[:], 0)
@@ -87,17 +89,24 @@ func (w *watcher) take(epoll int) {
 			continue
 		}
 		if n <= 0 {
-			return
+			return false
 		}
 		var over [len(events)]func()
 		w.mu.Lock()
 		for i, e := range events[:n] {
-			over[i] = w.waiting[e.Fd]
+			over[i] = w.waiting[e.Fd] // nil if nobody waits for it
 			delete(w.waiting, e.Fd)
 		}
+		none = len(w.waiting) == 0
+		w.going = !none
 		w.mu.Unlock()
 		for _, ended := range over[:n] { // who waits may come back at once
-			ended()
+			if ended != nil {
+				ended()
+			}
+		}
+		if none {
+			return true
 		}
 	}
 }
