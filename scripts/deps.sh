@@ -49,6 +49,9 @@ check() {
 	need util-linux    'dropping privileges' setpriv --version
 	need bsdutils      'pseudo-terminals' script --version
 	need tmux          'job control at a terminal' tmux -V
+	need bash-completion 'completion of commands' test -r /usr/share/bash-completion/bash_completion
+	need zsh           'the same in another shell' zsh --version
+	need fish          'the same in another shell' fish --version
 	need procps        'looking at processes' ps --version
 	need bubblewrap    'the other sandbox, for comparison' bwrap --version
 	need 'python3 python3-venv python3-setuptools python3-wheel python3-pip' \

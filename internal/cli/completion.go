@@ -17,7 +17,9 @@ background commands. It is to be loaded by the shell:
 
     bash   source <(runner completion bash)
     zsh    source <(runner completion zsh)
-    fish   runner completion fish | source`,
+    fish   runner completion fish | source
+
+That for bash needs the package bash-completion.`,
 		ValidArgs: shells,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 1 {
