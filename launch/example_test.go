@@ -66,3 +66,31 @@ func ExampleCmd_Trace() {
 		fmt.Printf("%s wanted to %s %s: %s; %s\n", r.Program, r.Op, r.Path, r.Text, r.Advice())
 	}
 }
+
+// With a guard nothing of a command outlives the program that has started it,
+// not even when that is killed.
+func ExampleCmd_EndAll() {
+	s, err := launch.Prepare(policy.Policy{
+		Mode:     policy.WorkspaceWrite,
+		Worktree: "/home/me/src/project",
+	}, launch.Options{})
+	if err != nil {
+		log.Fatal(err, "\n", launch.Hint(err))
+	}
+	defer func() { _ = s.Close() }()
+
+	cmd := s.Command("make", "serve")
+	cmd.Dir = "/home/me/src/project"
+	cmd.NewSession, cmd.Guard = true, launch.CanGuard()
+	if err := cmd.Start(); err != nil {
+		log.Fatal(err)
+	}
+	stop := time.AfterFunc(time.Minute, cmd.EndAll) // daemons of its, too
+	defer stop.Stop()
+	if err := cmd.Wait(); err != nil {
+		log.Fatal(err)
+	}
+	if end, ok := cmd.Status(); ok && end.Status.Signaled() {
+		fmt.Println("killed by", end.Status.Signal())
+	}
+}

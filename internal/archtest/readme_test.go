@@ -115,6 +115,47 @@ func TestDocsIndex(t *testing.T) {
 	}
 }
 
+var (
+	exampleBody = regexp.MustCompile(`(?s)\nfunc Example\w*\(\) {\n(.*?)\n}\n`)
+	goBlock     = regexp.MustCompile("(?s)\n```go\n(.*?)```\n")
+)
+
+// TestEmbeddingExamples holds the Go code in docs/embedding.md against the
+// examples of packages, which are compiled.
+func TestEmbeddingExamples(t *testing.T) {
+	m := thisModule(t)
+	page, err := os.ReadFile(filepath.Join(m.root, "docs/embedding.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiled := map[string]bool{}
+	for _, dir := range []string{"launch", "runner", "runner/*"} {
+		files, err := filepath.Glob(filepath.Join(m.root, dir, "*example_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range files {
+			source, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, body := range exampleBody.FindAllSubmatch(source, -1) {
+				text := "\n" + string(body[1]) + "\n"
+				compiled[strings.ReplaceAll(text, "\n\t", "\n")] = true
+			}
+		}
+	}
+	blocks := goBlock.FindAllSubmatch(page, -1)
+	if len(blocks) == 0 {
+		t.Error("docs/embedding.md has no Go code")
+	}
+	for _, block := range blocks {
+		if !compiled["\n"+string(block[1])] {
+			t.Errorf("no package has this example of docs/embedding.md:\n%s", block[1])
+		}
+	}
+}
+
 // TestReadmeExample holds the Go code in README.md against package launch's
 // example, which is compiled.
 func TestReadmeExample(t *testing.T) {
