@@ -319,6 +319,16 @@ func (c *Cmd) Wait() error {
 	return err
 }
 
+// Restore puts back, once Wait has returned, what is in Tampered, as far as it was
+// kept, and says what it did and what it could not, a line each. What was created
+// is moved aside, never deleted.
+func (c *Cmd) Restore() (done []string) {
+	if !c.waited {
+		return nil
+	}
+	return c.started.Restore()
+}
+
 // reap reaps what was started.
 func (c *Cmd) reap() (err error) {
 	if c.guarded() {

@@ -171,6 +171,8 @@ type Ended struct {
 	Survivors []int
 	// Tampered are protected paths that changed meanwhile.
 	Tampered []Change
+	// Restored says what was put back of that, and what could not be.
+	Restored []string
 	// Trace is what was refused; nil if it wasn't traced.
 	Trace *Trace
 }
@@ -196,11 +198,12 @@ func (r *Record) Exited(e Ended) {
 		Survivors []int         `json:"survivors,omitempty"`
 
 		Tampered []Change `json:"tampered,omitempty"`
+		Restored []string `json:"restored,omitempty"`
 
 		Denials  []Refusal `json:"denials,omitzero"`
 		More     int       `json:"denials_more,omitempty"`
 		Untraced []Unseen  `json:"untraced,omitempty"`
-	}{Event: "exited", Tampered: e.Tampered, Usage: usage{
+	}{Event: "exited", Tampered: e.Tampered, Restored: e.Restored, Usage: usage{
 		User:    e.Rusage.Utime.Nano() / 1000,
 		System:  e.Rusage.Stime.Nano() / 1000,
 		MaxRSS:  e.Rusage.Maxrss * 1024, // the kernel counts in KiB

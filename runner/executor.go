@@ -144,6 +144,9 @@ type Sandbox struct {
 	Untraced []Untraced `json:"untraced,omitempty"`
 	// Tampered are protected paths that changed meanwhile.
 	Tampered []Tampered `json:"tampered,omitempty"`
+	// Restored says what was put back of that, and what could not be, where the
+	// executor does so.
+	Restored []string `json:"restored,omitempty"`
 	// RunnerFailed says that the sandbox failed, so that the command didn't
 	// run.
 	RunnerFailed bool `json:"runner_failed"`

@@ -17,15 +17,19 @@ import (
 type box struct {
 	worktree  string
 	noSandbox bool
+	restore   bool
 	args      []string // for the launcher
 }
 
 // notOurs are options of the launcher that the runner has its own way for, or
 // that say nothing about a command.
 var notOurs = []string{
-	"env", "unsetenv", "chdir", "keep-fd", "new-session", "supervise", "linger", "parent", "restore",
+	"env", "unsetenv", "chdir", "keep-fd", "new-session", "supervise", "linger", "parent",
 	"status-fd", "quiet", "explain", "why", "doctor", "verify", "json", "version",
 }
+
+// restoreOption is done here, since it says nothing about what a command may do.
+const restoreOption = "restore"
 
 // groupKey is under which a flag says in which section of the help it is.
 const groupKey = "group"
@@ -39,6 +43,10 @@ func (b *box) flags(f *pflag.FlagSet) {
 			})
 		}
 		for _, o := range g.Options {
+			if o.Name == restoreOption {
+				group(f, g.Title, func(f *pflag.FlagSet) { f.BoolVar(&b.restore, o.Name, false, o.Text) })
+				continue
+			}
 			if slices.Contains(notOurs, o.Name) {
 				continue
 			}

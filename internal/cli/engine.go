@@ -27,7 +27,7 @@ func (p *program) config(a *ask) (_ runner.Config, err error) {
 		return runner.Config{}, setupError(err)
 	}
 	c := runner.Config{Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(), MaxTimeout: forever, AllowNoTimeout: true}
-	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor()})
+	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor(), Restore: a.restore})
 	if err != nil {
 		return c, err
 	}

@@ -48,6 +48,9 @@ func remarks(r *runner.Result) (lines []string) {
 		for _, t := range s.Tampered {
 			add("warning: %s was %s while it ran: %s", t.Path, t.What, t.Why)
 		}
+		for _, done := range s.Restored {
+			add("restore: %s", done)
+		}
 		for _, d := range s.Denials {
 			add("the sandbox refused: %s", &d)
 			if d.Hint != "" {

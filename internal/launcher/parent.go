@@ -236,7 +236,8 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 		o.warn("warning: " + t.Path.String() + " was " + t.What + " while the command ran: " + t.Why)
 	}
 	if len(e.Tampered) > 0 && o.restore {
-		for _, done := range started.Restore() {
+		e.Restored = started.Restore()
+		for _, done := range e.Restored {
 			o.warn("restore: " + done)
 		}
 	} else if len(e.Tampered) > 0 {

@@ -89,6 +89,9 @@ func facts(r *runner.Result) string {
 		for _, t := range s.Tampered {
 			line("[sandbox: a protected file changed meanwhile: %s: %s]", t.Path, t.What)
 		}
+		for _, done := range s.Restored {
+			line("[sandbox: restored: %s]", done)
+		}
 	}
 	for _, l := range r.LimitsHit {
 		line("[a limit was reached: %s]", l)

@@ -20,6 +20,7 @@ type direct struct {
 	box     *runner.Sandbox
 	boxed   bool // by bubblewrap
 	guarded bool
+	restore bool // what was tampered with
 	files   *files
 	ended   chan struct{}
 	// alone says, once it has ended, that a guard was killed: what is left isn't
@@ -32,7 +33,7 @@ type direct struct {
 
 // startDirect starts a command as a child of this process, or of a guard, in a
 // session of its own.
-func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*runner.Spec) (*files, error)) (runner.Process, error) {
+func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*runner.Spec) (*files, error)) (*direct, error) {
 	path, err := launch.LookPath(spec.Argv[0], spec.Dir, spec.Env)
 	if err != nil {
 		return nil, sandboxError(err)
@@ -197,6 +198,9 @@ func (p *direct) Finish() (runner.Exit, error) {
 		exit.Signal = syscall.SIGKILL
 	}
 	exit.Sandbox.Tampered = tampered(p.cmd.Tampered)
+	if p.restore && len(p.cmd.Tampered) > 0 {
+		exit.Sandbox.Restored = p.cmd.Restore()
+	}
 	addTrace(exit.Sandbox, p.cmd.Trace())
 	return exit, nil
 }

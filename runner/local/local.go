@@ -54,6 +54,9 @@ type Config struct {
 	// Supervisor is what supervises commands: the path of shofer-sandbox, or
 	// [Self]. Zero starts them directly.
 	Supervisor string
+	// Restore puts back what git executes or follows where a command has changed
+	// it; results say what was done.
+	Restore bool
 }
 
 // Executor runs commands on this machine.
@@ -167,7 +170,12 @@ func (e *Executor) start(ctx context.Context, s *runner.Spec, open func(*runner.
 		return nil, err
 	}
 	defer e.give(sandbox)
-	return startDirect(sandbox.Sandbox, s, e.guards, open)
+	p, err := startDirect(sandbox.Sandbox, s, e.guards, open)
+	if err != nil {
+		return nil, err
+	}
+	p.restore = e.config.Restore
+	return p, nil
 }
 
 // Close releases what is held open for commands to come. Those that run go on,

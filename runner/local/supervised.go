@@ -71,6 +71,7 @@ type record struct {
 	Signal   *string         `json:"signal"`
 	Core     bool            `json:"core"`
 	Tampered []launch.Change `json:"tampered"`
+	Restored []string        `json:"restored"`
 
 	Denials  []launch.Refusal `json:"denials"`
 	Untraced []launch.Unseen  `json:"untraced"`
@@ -152,6 +153,9 @@ func (p *supervised) start(e *Executor, spec *runner.Spec) error {
 	}
 	if b := e.config.Options.Backend; b != launch.BackendAuto {
 		args = append(args, "--backend", string(b))
+	}
+	if e.config.Restore {
+		args = append(args, "--restore")
 	}
 	if b := e.config.Options.Bwrap; b != "" {
 		args = append(args, "--bwrap", b)
@@ -342,7 +346,7 @@ func (p *supervised) Finish() (runner.Exit, error) {
 	addGroup(exit.Usage, r.Group)
 	exit.LimitsHit = r.LimitsHit
 	if exit.Sandbox != nil {
-		exit.Sandbox.Tampered = tampered(r.Tampered)
+		exit.Sandbox.Tampered, exit.Sandbox.Restored = tampered(r.Tampered), r.Restored
 		if r.Denials != nil {
 			addTrace(exit.Sandbox, &launch.Trace{Refused: r.Denials, Unseen: r.Untraced})
 		}
