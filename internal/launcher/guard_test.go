@@ -1,12 +1,10 @@
 package launcher_test
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -27,38 +25,6 @@ setsid sleep 1000 &
 (trap '' TERM HUP INT; setsid sh -c 'while :; do sleep 1000; done' &)
 `
 
-// alive counts the processes that have the mark in their working directory.
-func alive(t *testing.T, dir string) (pids []string) {
-	t.Helper()
-	procs, err := filepath.Glob("/proc/[0-9]*/cwd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range procs {
-		if cwd, err := os.Readlink(p); err == nil && cwd == dir {
-			cmd, _ := os.ReadFile(filepath.Dir(p) + "/cmdline")
-			pids = append(pids, filepath.Base(filepath.Dir(p))+" "+string(bytes.ReplaceAll(cmd, []byte{0}, []byte{' '})))
-		}
-	}
-	return pids
-}
-
-// gone waits until no process works in dir.
-func gone(t *testing.T, dir string) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for tick := time.NewTicker(2 * time.Millisecond); ; <-tick.C {
-		left := alive(t, dir)
-		if len(left) == 0 {
-			tick.Stop()
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still there: %q", left)
-		}
-	}
-}
-
 func superviseIn(t *testing.T, u testenv.User, script string) (*exec.Cmd, string) {
 	t.Helper()
 	dir := u.Dir(t)
@@ -74,7 +40,7 @@ func TestSuperviseEndsWhatIsLeft(t *testing.T) {
 		if got := cmd.ProcessState.ExitCode(); got != 5 {
 			t.Errorf("exit code %d; want 5", got)
 		}
-		if left := alive(t, dir); len(left) > 0 {
+		if left := testenv.WorkingIn(t, dir); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
 	})
@@ -116,7 +82,7 @@ func TestSuperviseKilled(t *testing.T) {
 						t.Fatal(err)
 					}
 					_ = cmd.Wait()
-					gone(t, dir)
+					testenv.AwaitNobodyIn(t, dir)
 					if files, err := os.ReadDir(dir); len(files) > 0 || err != nil {
 						t.Fatalf("left behind: %v, %v", files, err)
 					}
@@ -139,7 +105,7 @@ func TestSuperviseForkStorm(t *testing.T) {
 		if err := cmd.Run(); err != nil {
 			t.Error(err)
 		}
-		if left := alive(t, dir); len(left) > 0 {
+		if left := testenv.WorkingIn(t, dir); len(left) > 0 {
 			t.Errorf("left behind: %q", left)
 		}
 		if err := sibling.Process.Signal(syscall.Signal(0)); err != nil {

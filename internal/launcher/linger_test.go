@@ -34,7 +34,7 @@ func TestLinger(t *testing.T) {
 				if got, _ := os.ReadFile(filepath.Join(dir, "late")); string(got) != want {
 					t.Errorf("%s: --linger %s: the rest wrote %q; want %q", backend, linger, got, want)
 				}
-				if left := alive(t, dir); len(left) > 0 {
+				if left := testenv.WorkingIn(t, dir); len(left) > 0 {
 					t.Errorf("%s: left behind: %q", backend, left)
 				}
 			}
@@ -90,10 +90,10 @@ func TestSuperviseParent(t *testing.T) {
 		}
 		_ = other.Wait()
 		wait()
-		gone(t, dir)
+		testenv.AwaitNobodyIn(t, dir)
 
 		dir, wait = start() // the number is nobody's now
 		wait()
-		gone(t, dir)
+		testenv.AwaitNobodyIn(t, dir)
 	})
 }

@@ -31,6 +31,6 @@ func TestEarlySignal(t *testing.T) {
 				}
 			}
 		}
-		gone(t, repo.Dir)
+		testenv.AwaitNobodyIn(t, repo.Dir)
 	})
 }

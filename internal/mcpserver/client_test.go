@@ -210,19 +210,4 @@ func (c *client) within(text string, r result) string {
 	return text
 }
 
-func alive(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-	return err == nil
-}
-
-// awaitGone waits for a process to end.
-func awaitGone(t testing.TB, pid int) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); alive(pid); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("process %d lives", pid)
-		}
-	}
-}
-
 var errStop = errors.New("stop")

@@ -191,7 +191,7 @@ func TestBackground(t *testing.T) {
 
 	_, r = c.ok("execute_command", args{"command": "echo up; sleep 60", "timeout": 0.1})
 	text, k := c.ok("kill_command", args{"id": r.ID})
-	if k.KilledBy != "kill" || !strings.HasPrefix(text, "The command was killed.\n") || !strings.HasSuffix(text, "up\n") || alive(r.Pid) {
+	if k.KilledBy != "kill" || !strings.HasPrefix(text, "The command was killed.\n") || !strings.HasSuffix(text, "up\n") || testenv.Lives(r.Pid) {
 		t.Errorf("kill_command: %s, %+v", text, k)
 	}
 	if _, k = c.ok("kill_command", args{"id": r.ID}); k.KilledBy != "kill" {
@@ -267,7 +267,7 @@ func TestCancel(t *testing.T) {
 		if l.Commands[0].ID != stays.ID || l.Commands[0].State != "backgrounded" {
 			t.Fatalf("the one in the background: %+v", l.Commands[0])
 		}
-		if l.Commands[1].Aborted && l.Commands[1].KilledBy == "abort" && !alive(l.Commands[1].Pid) {
+		if l.Commands[1].Aborted && l.Commands[1].KilledBy == "abort" && !testenv.Lives(l.Commands[1].Pid) {
 			break
 		}
 		if time.Now().After(deadline) {
@@ -338,7 +338,7 @@ func TestProcess(t *testing.T) {
 			}
 			inW.Close()
 			outR.Close()
-			awaitGone(t, pid)
+			testenv.AwaitEnd(t, pid)
 		})
 	}
 }

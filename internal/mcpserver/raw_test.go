@@ -7,6 +7,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
 
 // raw is a client that knows nothing but JSON.
@@ -133,13 +135,13 @@ func TestRaw(t *testing.T) {
 	if m := r.next(); string(m.ID) != `"slow"` || !strings.Contains(string(m.Result), "Command execution was aborted by the user.") {
 		t.Errorf("the call that was cancelled: %s %s %+v", m.ID, m.Result, m.Error)
 	}
-	awaitGone(t, got.StructuredContent.Commands[1].Pid)
+	testenv.AwaitEnd(t, got.StructuredContent.Commands[1].Pid)
 
 	// Everything ends with the input.
 	r.call("tools/call", args{"name": "execute_command", "arguments": args{"command": "sleep 60", "timeout": 0.05}}, &got)
 	r.line(`{"jsonrpc": "2.0", "id": "last", "method": "tools/call", "params": {"name": "execute_command", "arguments": {"command": "sleep 60"}}}`)
 	w.end(t)
-	if alive(got.StructuredContent.Pid) {
+	if testenv.Lives(got.StructuredContent.Pid) {
 		t.Error("the command in the background lives")
 	}
 }

@@ -3,12 +3,9 @@ package rpc
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -39,17 +36,12 @@ func TestEnd(t *testing.T) {
 				t.Errorf("the run that was under way: %+v", m)
 			}
 			for _, pid := range []int{*a.Pid, *b.Pid} {
-				if alive(pid) {
+				if testenv.Lives(pid) {
 					t.Errorf("process %d lives", pid)
 				}
 			}
 		})
 	}
-}
-
-func alive(pid int) bool {
-	_, err := os.Stat(fmt.Sprintf("/proc/%d", pid))
-	return err == nil
 }
 
 // TestProcess: a server in a process of its own doesn't die of a host that
@@ -88,11 +80,7 @@ func TestProcess(t *testing.T) {
 			<-c.gone
 			in.Close()
 			r.Close()
-			for deadline := time.Now().Add(10 * time.Second); alive(*run.Pid); time.Sleep(time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("process %d lives", *run.Pid)
-				}
-			}
+			testenv.AwaitEnd(t, *run.Pid)
 		})
 	}
 }

@@ -59,7 +59,7 @@ func TestLimits(t *testing.T) {
 			if _, err := e.Kill(t.Context(), runner.Immediate); err != nil {
 				t.Error(err)
 			}
-			if left := working(t, spec.Dir); len(left) > 0 || len(e.Result().Survivors) > 0 {
+			if left := testenv.WorkingIn(t, spec.Dir); len(left) > 0 || len(e.Result().Survivors) > 0 {
 				t.Errorf("left: %v, survivors %v", left, e.Result().Survivors)
 			}
 		})

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -106,14 +105,5 @@ func gone(t *testing.T, number string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; <-time.After(5 * time.Millisecond) {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil || strings.Contains(string(b), ") Z ") {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Errorf("process %d is left: %s", pid, b)
-			return
-		}
-	}
+	testenv.AwaitEnd(t, pid)
 }

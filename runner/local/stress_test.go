@@ -178,7 +178,7 @@ func TestKillTree(t *testing.T) {
 			if err := out.Wait(t.Context(), 5); err != nil {
 				t.Fatal(err)
 			}
-			if got := working(t, e.Spec().Dir); len(got) < 4*n {
+			if got := testenv.WorkingIn(t, e.Spec().Dir); len(got) < 4*n {
 				t.Errorf("%d processes; want at least %d", len(got), 4*n)
 			}
 			if ok, err := e.Kill(t.Context(), nil); !ok || err != nil {
@@ -187,26 +187,11 @@ func TestKillTree(t *testing.T) {
 			if res := e.Result(); len(res.Survivors) > 0 {
 				t.Errorf("%d survivors, as %v", len(res.Survivors), res.Survivors[0])
 			}
-			if left := working(t, e.Spec().Dir); len(left) > 0 {
+			if left := testenv.WorkingIn(t, e.Spec().Dir); len(left) > 0 {
 				t.Errorf("%d processes are left, as %s", len(left), left[0])
 			}
 		})
 	}
-}
-
-// working lists the processes, zombies left out, that work in a folder.
-func working(t *testing.T, dir string) (pids []string) {
-	t.Helper()
-	cwds, err := filepath.Glob("/proc/[0-9]*/cwd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range cwds {
-		if at, err := os.Readlink(c); err == nil && at == dir {
-			pids = append(pids, filepath.Base(filepath.Dir(c)))
-		}
-	}
-	return pids
 }
 
 // host is a program that runs commands until it is killed.
@@ -259,7 +244,7 @@ func TestHostKilled(t *testing.T) {
 				}
 				_ = cmd.Wait()
 				deadline := time.Now().Add(20 * time.Second)
-				for left := working(t, dir); len(left) > 0; left = working(t, dir) {
+				for left := testenv.WorkingIn(t, dir); len(left) > 0; left = testenv.WorkingIn(t, dir) {
 					if time.Now().After(deadline) {
 						t.Fatalf("round %d: %d processes are left, as %s", i, len(left), left[0])
 					}
