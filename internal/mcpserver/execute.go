@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -74,6 +75,7 @@ func (s *server) execute(ctx context.Context, req *mcp.CallToolRequest, in execu
 	if err != nil {
 		return failure(err, nil), nil, nil
 	}
+	q.PipeStatus = s.stages && strings.Contains(q.Command, "|")
 	spec, err := s.runner.Resolve(q)
 	if err != nil {
 		return failure(err, nil), nil, nil

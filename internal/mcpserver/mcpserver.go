@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -56,6 +57,8 @@ type server struct {
 	runner *runner.Runner
 	store  *capture.Store
 	view   capture.View
+	// stages says that the shell can tell how those of a pipeline ended.
+	stages bool
 	// every is how often progress is told.
 	every time.Duration
 }
@@ -76,7 +79,11 @@ func Serve(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := &server{runner: r, store: c.Runner.Store, view: capture.View{Render: true, Redact: c.Redact}, every: progressEvery}
+	shell := c.Runner.Shell
+	if len(shell) == 0 {
+		shell = r.Authority().Shell
+	}
+	s := &server{runner: r, stages: len(shell) > 0 && filepath.Base(shell[0]) == "bash", store: c.Runner.Store, view: capture.View{Render: true, Redact: c.Redact}, every: progressEvery}
 
 	conn := &conn{ctx: ctx, end: end, in: stdio.NewLines(in), out: stdio.NewQueue(out, end)}
 	defer conn.in.Stop()

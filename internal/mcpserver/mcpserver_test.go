@@ -93,6 +93,7 @@ func TestExecute(t *testing.T) {
 	}{
 		{args{"command": "echo out; echo err >&2"}, q(inline + "0\nOutput:\nout\nerr\n"), false},
 		{args{"command": "exit 3"}, q(inline + "3\nOutput:\n(no output)"), false},
+		{args{"command": "echo a; (exit 5) | true"}, q(inline + "0\nOutput:\na\n\n[the stages of the last pipeline exited with 5, 0]"), false},
 		{args{"command": "pwd", "cwd": "sub"}, q("Command executed in terminal within working directory 'DIR/sub'.\nExit code: 0\nOutput:\nDIR/sub\n"), false},
 		{args{"command": "cat; echo end", "cwd": nil, "timeout": nil, "head": nil, "tail": nil, "interactive": nil, "tty": nil}, q(inline + "0\nOutput:\nend\n"), false},
 		{args{"command": `printf '\033[31mred\033[0m\n10%%\r20%%\n'`}, q(inline + "0\nOutput:\nred\n20%\n"), false},

@@ -2,7 +2,9 @@ package mcpserver
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
@@ -93,6 +95,9 @@ func facts(r *runner.Result) string {
 			line("[sandbox: restored: %s]", done)
 		}
 	}
+	if n := len(r.PipeStatus) - 1; n > 0 && slices.ContainsFunc(r.PipeStatus[:n], failed) {
+		line("[the stages of the last pipeline exited with %s]", strings.Trim(strings.ReplaceAll(fmt.Sprint(r.PipeStatus), " ", ", "), "[]"))
+	}
 	for _, l := range r.LimitsHit {
 		line("[a limit was reached: %s]", l)
 	}
@@ -143,3 +148,7 @@ func row(r *runner.Result) string {
 	}
 	return fmt.Sprintf("%s | %s | %ss | %s | %s\n", r.ID, how, seconds(r.Duration.Round(100*time.Millisecond)), capture.HumanSize(size), r.Label)
 }
+
+// failed tells exit codes of stages that say something. One that wrote more than
+// was read of it, as a head's, hasn't failed.
+func failed(code int) bool { return code != 0 && code != 128+int(syscall.SIGPIPE) }

@@ -45,6 +45,17 @@ func TestText(t *testing.T) {
 			"Output so far (0 bytes):\n(no output)\n\n" +
 			"Use read_command_output with this id and offset 0 to see what comes next, and kill_command to end it.\n" +
 			"\n[note: n]\n<user_feedback>\ngo on\n</user_feedback>"},
+		{
+			func(r *runner.Result) { r.PipeStatus = []int{1, 141, 0} },
+			report + "\n[the stages of the last pipeline exited with 1, 141, 0]",
+		},
+		{func(r *runner.Result) { r.PipeStatus = []int{0, 141, 3} }, report},
+		{func(r *runner.Result) { r.PipeStatus = []int{3} }, report},
+		{func(r *runner.Result) {
+			r.State, r.AwaitingInput, r.Merged = runner.StateBackgrounded, []runner.Survivor{{Pid: 3, Name: "cat"}}, &runner.Output{}
+		}, "Command is still running in working directory '/w' after 0s, and goes on in the background. Id: ID\n" +
+			"Output so far (0 bytes):\n(no output)\n\n[cat waits for input; write_stdin gives it some]\n" +
+			"Use read_command_output with this id and offset 0 to see what comes next, and kill_command to end it."},
 		{func(r *runner.Result) {
 			r.OutputHeldOpen, r.LimitsHit = true, []string{"pids"}
 			r.Leftover, r.Survivors = []runner.Survivor{{Pid: 1, Name: "a"}}, []runner.Survivor{{Pid: 2, Name: "b"}}
