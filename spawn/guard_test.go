@@ -220,6 +220,9 @@ func TestGuardHoldsNothing(t *testing.T) {
 	if line, err := in.ReadString('\n'); err == nil {
 		t.Errorf("more output: %q", line)
 	}
+	if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", p.Pid)); err != nil || string(name) != "shofer-guard\n" {
+		t.Errorf("the guard is called %q, %v", name, err)
+	}
 	names, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.Pid))
 	if err != nil || len(names) > 3 {
 		t.Errorf("the guard has %v, %v; want three descriptors", names, err)

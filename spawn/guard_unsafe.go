@@ -43,6 +43,10 @@ type Ending struct {
 	Rusage syscall.Rusage
 }
 
+// guardName is what a guard is called, lest whoever kills the caller by its name
+// kills the guard, too.
+const guardName = "shofer-guard"
+
 // CanGuard reports whether the kernel has what a guard needs, which is
 // close_range(2) of Linux 5.9.
 func CanGuard() bool {
@@ -127,5 +131,6 @@ func newGuardian(g *Guard) *guardian {
 	w := &guardian{domain: g.DomainFD, linger: int64(g.Linger)}
 	w.children, _ = syscall.BytePtrFromString("/proc/thread-self/children")
 	w.root, _ = syscall.BytePtrFromString("/")
+	w.name, _ = syscall.BytePtrFromString(guardName)
 	return w
 }

@@ -21,6 +21,7 @@ type guardian struct {
 	ourLife, ourStatus int
 
 	children, root *byte
+	name           *byte // of the process
 	record         guardRecord
 	poll           [2]unix.PollFd
 	now, pause     unix.Timespec
@@ -58,6 +59,7 @@ func (g *program) refuse(s Stage, e syscall.Errno) {
 func (w *guardian) prepare(g *program) {
 	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(w.ourLife), 0, 0)
 	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(w.ourStatus), 0, 0)
+	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(w.name)), 0)
 	g.pidfd = -1
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		g.refuse(StageSession, e)

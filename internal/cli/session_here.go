@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/capture"
 	"github.com/shofer-dev/shofer-sandbox/internal/background"
 	"github.com/shofer-dev/shofer-sandbox/runner/intercept"
 	"github.com/shofer-dev/shofer-sandbox/runner/session"
@@ -23,6 +24,7 @@ type here struct {
 	ask     taskAsk
 	typed   bool // by somebody at a terminal
 	dir     string
+	store   *capture.Store // nil without --json
 	signals chan os.Signal
 	lines   chan string // closed at the end of the input
 	stopped bool        // by a signal
@@ -30,7 +32,7 @@ type here struct {
 
 // sessionHere runs the commands of standard input.
 func (p *program) sessionHere(a *sessionAsk) error {
-	a.noSave = true // all of it is shown
+	a.noSave = !a.json // all of it is shown
 	x := &shells{timeout: a.commandTimeout(), bashrc: a.bashrc}
 	eng, err := p.engine(&a.ask, x.instead)
 	if err != nil {
@@ -51,7 +53,7 @@ func (p *program) sessionHere(a *sessionAsk) error {
 	}
 	defer func() { _ = sh.Close() }()
 	h := &here{
-		p: p, shell: sh, ask: taskAsk{json: a.json, maxBytes: a.maxBytes}, dir: spec.Dir,
+		p: p, shell: sh, ask: taskAsk{json: a.json, maxBytes: a.maxBytes}, dir: spec.Dir, store: eng.store,
 		typed:   isTerminal(os.Stdin) && isTerminal(os.Stderr),
 		signals: make(chan os.Signal, 4), lines: make(chan string),
 	}
@@ -148,7 +150,7 @@ func (h *here) run(text string) error {
 		case <-ctx.Done():
 		}
 	}()
-	r, err := h.ask.watch(nil, background.Task{Text: text}, func(t background.Task) (*ran, error) { return h.shell.run(ctx, t) }, printLine)
+	r, err := h.ask.watch(h.store, background.Task{Text: text}, func(t background.Task) (*ran, error) { return h.shell.run(ctx, t) }, printLine)
 	cancel()
 	<-watched
 	if err != nil {
