@@ -21,6 +21,10 @@ const (
 	busy = 256 << 10
 	// largePipe is how large: what a user may have without privileges.
 	largePipe = 1 << 20
+	// batch is how much is worth to be forwarded at once: where there is less,
+	// a moment is waited for more, lest each small write wakes two processes.
+	batch  = 64 << 10
+	moment = 200 * time.Microsecond
 )
 
 var smallBuffers, largeBuffers = newPool(smallBuffer), newPool(largeBuffer)
@@ -63,7 +67,10 @@ func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) e
 		teeing := forward != nil && total >= busy
 		ready := false
 		err := conn.Read(func(fd uintptr) bool {
-			if ready = teeing && available(int(fd)) > 0; ready {
+			if teeing {
+				n = available(int(fd))
+			}
+			if ready = n > 0; ready {
 				return true
 			}
 			buf = pool.Get().(*[]byte)
@@ -78,6 +85,10 @@ func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) e
 		case err != nil:
 			return err
 		case ready:
+			if n < batch {
+				wait := unix.NsecToTimespec(int64(moment))
+				_, _ = unix.Ppoll(nil, &wait, nil) // a shorter wait does, too
+			}
 			if err := teeOnce(conn, kept, forward); err != nil {
 				return err
 			}
