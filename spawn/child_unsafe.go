@@ -34,7 +34,7 @@ const (
 //go:norace
 //go:nocheckptr
 func (g *program) run(forked bool) {
-	if g.mapIDs() && g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.restrict() {
+	if g.mapIDs() && g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.follow() && g.restrict() {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(g.path)), uintptr(unsafe.Pointer(&g.argv[0])), uintptr(unsafe.Pointer(&g.env[0])))
 		g.fail(StageExec, 0, e)
 	}
@@ -108,6 +108,17 @@ func (g *program) signals(forked bool) bool {
 	}
 	if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&dfl.mask)), 0, unsafe.Sizeof(dfl.mask), 0, 0); e != 0 {
 		return g.fail(StageSignals, 0, e)
+	}
+	return true
+}
+
+// follow has the program end with its guard, if it has one.
+//
+//go:nosplit
+//go:norace
+func (g *program) follow() bool {
+	if g.guard != nil && !g.guard.follow() {
+		return g.fail(StageClone, 0, syscall.ECANCELED)
 	}
 	return true
 }

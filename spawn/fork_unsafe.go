@@ -73,16 +73,19 @@ func (g *program) startInside() (*Process, error) {
 		if !errors.As(err, &e) || e.Stage != StageClone || e.Errno != syscall.EINVAL {
 			return p, err
 		}
-		noClonePidFD.Store(true)
 	}
 	p, err := g.startWith(0)
-	if err == nil && p.Guarded == nil {
+	if err != nil {
+		return nil, err
+	}
+	noClonePidFD.Store(true)
+	if p.Guarded == nil {
 		// The child isn't reaped, so its number is its own.
 		if p.PidFD, err = unix.PidfdOpen(p.Pid, 0); err != nil {
-			p.PidFD, err = -1, nil
+			p.PidFD = -1
 		}
 	}
-	return p, err
+	return p, nil
 }
 
 func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
@@ -107,6 +110,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		syscall.ForkLock.Unlock()
 		guarded.drop()
+		g.guard.forked()
 		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
 	}
 	g.pipe = pipe[1]
@@ -114,20 +118,22 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	if err != nil {
 		syscall.ForkLock.Unlock()
 		guarded.drop()
+		g.guard.forked()
 		_, _ = unix.Close(pipe[0]), unix.Close(pipe[1])
 		return nil, err
 	}
 	defer listener.close()
 	pid, errno := g.fork(flags | uintptr(syscall.SIGCHLD))
 	runtimeAfterFork()
+	// Before another start's guard is made, which would hold a copy.
+	_ = unix.Close(pipe[1])
+	g.guard.forked()
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(g)
 
-	_ = unix.Close(pipe[1])
 	defer func() { _ = unix.Close(pipe[0]) }()
 	started := false
 	if guarded != nil {
-		g.guard.forked()
 		g.pidfd = -1 // it is the guard's
 		defer func() {
 			if !started {
@@ -147,7 +153,9 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 			reap(int(pid))
 			return nil, errStillborn
 		}
-		n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+		if r.stage == 0 { // else it is the guard that says so, and why not
+			n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
+		}
 	}
 	if n == 0 && (guarded == nil || guarded.begun()) { // closed by the exec
 		started = true

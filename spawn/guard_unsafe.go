@@ -1,6 +1,7 @@
 package spawn
 
 import (
+	"encoding/binary"
 	"io"
 	"os"
 	"sync"
@@ -15,12 +16,14 @@ import (
 // that executes nothing, adopts every orphan of the program's, and kills all that
 // the program has started when the program has ended, when it is told to
 // ([Guarded.End]), and when the caller is gone, however that came. It leads a
-// session of its own and heeds no signal but SIGKILL and SIGSTOP. See [CanGuard].
+// session of its own and heeds no signal but SIGKILL and SIGSTOP. Where it is killed
+// the program is, too, and what that has started is left. See [CanGuard].
 type Guard struct {
 	// DomainFD, if not zero, is a Landlock ruleset that the guard enforces upon
 	// itself, and so upon the program. It must keep signals in: all processes
-	// in it but the guard are then killed by one call. Without it the guard kills
-	// its children until it has none; those of them it finds by /proc.
+	// in it but the guard are then killed by one call; one that doesn't is refused.
+	// Without it the guard kills its children until it has none; those of them it
+	// finds by /proc, and refuses where that shows others (ESRCH).
 	DomainFD int
 	// Linger is how long what the program has left may go on when the program
 	// has ended.
@@ -31,10 +34,10 @@ type Guard struct {
 type Guarded struct {
 	// Pid is the program's id. It isn't the caller's child, and its number can
 	// become another's as soon as it has ended.
-	Pid      int
-	lifeline int // closing it ends everything
-	ended    sync.Once
-	status   int // where the guard says how the program ended
+	Pid    int
+	end    int // an eventfd; writing to it ends everything
+	ended  sync.Once
+	status int // where the guard says how the program ended
 }
 
 // Ending is how a guarded program ended.
@@ -48,22 +51,32 @@ type Ending struct {
 const guardName = "shofer-guard"
 
 // CanGuard reports whether the kernel has what a guard needs, which is
-// close_range(2) of Linux 5.9.
+// close_range(2) of Linux 5.9, and pidfd_open(2).
 func CanGuard() bool {
 	const last = ^uint32(0)
-	return unix.CloseRange(uint(last), uint(last), 0) == nil
+	if unix.CloseRange(uint(last), uint(last), 0) != nil {
+		return false
+	}
+	fd, err := unix.PidfdOpen(unix.Getpid(), 0)
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return err == nil
 }
 
 // End has everything killed that the program has started, the program itself
 // included. It returns at once: the guard's end is the end of all. It may be
 // called more than once, and by several goroutines.
 func (g *Guarded) End() {
-	g.ended.Do(func() { _ = unix.Close(g.lifeline) })
+	g.ended.Do(func() {
+		_, _ = unix.Write(g.end, binary.NativeEndian.AppendUint64(nil, 1)) // the counter is at 0
+		_ = unix.Close(g.end)
+	})
 }
 
 // Ending waits until nothing is left, and returns how the program ended; false if
-// the guard was killed. The guard is about to end then. It is called once, and
-// releases what belongs to g.
+// the guard was killed, and the program with it. The guard is about to end then.
+// It is called once, and releases what belongs to g.
 func (g *Guarded) Ending() (e Ending, ok bool) {
 	var r guardRecord
 	// No thread waits where there is a poller.
@@ -72,7 +85,7 @@ func (g *Guarded) Ending() (e Ending, ok bool) {
 	_, err := io.ReadFull(f, r.bytes())
 	_ = f.Close()
 	g.End()
-	return Ending{syscall.WaitStatus(r.status), r.rusage}, err == nil
+	return Ending{syscall.WaitStatus(r.status), r.rusage}, err == nil && r.seen
 }
 
 // guardRecord is what a guard says: once when the program runs, and once when it
@@ -80,6 +93,7 @@ func (g *Guarded) Ending() (e Ending, ok bool) {
 type guardRecord struct {
 	pid    int32
 	status uint32
+	seen   bool // status and rusage are the program's
 	rusage syscall.Rusage
 }
 
@@ -87,32 +101,48 @@ func (r *guardRecord) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
 }
 
-// open makes the guard's pipes. A nil guardian needs none.
+// open makes what the guard and its caller reach each other by. A nil guardian
+// needs nothing.
 func (w *guardian) open() (*Guarded, error) {
 	if w == nil {
 		return nil, nil
 	}
-	var life, status [2]int
-	err := unix.Pipe2(life[:], unix.O_CLOEXEC)
-	if err == nil {
-		if err = unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
-			_, _ = unix.Close(life[0]), unix.Close(life[1])
+	var fds []int
+	fail := func(name string, err error) (*Guarded, error) {
+		for _, fd := range fds {
+			_ = unix.Close(fd)
 		}
+		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: name}
 	}
+	end, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
 	if err != nil {
-		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
+		return fail("eventfd", err)
 	}
-	w.lifeline, w.status, w.ourLife, w.ourStatus = life[0], status[1], life[1], status[0]
-	return &Guarded{lifeline: life[1], status: status[0]}, nil
+	fds = append(fds, end)
+	host, err := unix.PidfdOpen(unix.Getpid(), 0)
+	if err != nil {
+		return fail("pidfd", err)
+	}
+	fds = append(fds, host)
+	var status [2]int
+	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
+		return fail("pipe", err)
+	}
+	w.end, w.host, w.status = int32(end), int32(host), int32(status[1])
+	return &Guarded{end: end, status: status[0]}, nil
 }
 
 // forked closes in the caller what is the guard's.
-func (w *guardian) forked() { _, _ = unix.Close(w.lifeline), unix.Close(w.status) }
+func (w *guardian) forked() {
+	if w != nil {
+		_, _ = unix.Close(int(w.host)), unix.Close(int(w.status))
+	}
+}
 
 // drop closes what is the caller's, when nothing was started.
 func (g *Guarded) drop() {
 	if g != nil {
-		_, _ = unix.Close(g.lifeline), unix.Close(g.status)
+		_, _ = unix.Close(g.end), unix.Close(g.status)
 	}
 }
 
@@ -130,6 +160,7 @@ func (g *Guarded) begun() bool {
 func newGuardian(g *Guard) *guardian {
 	w := &guardian{domain: g.DomainFD, linger: int64(g.Linger)}
 	w.children, _ = syscall.BytePtrFromString("/proc/thread-self/children")
+	w.self, _ = syscall.BytePtrFromString("/proc/self")
 	w.root, _ = syscall.BytePtrFromString("/")
 	w.name, _ = syscall.BytePtrFromString(guardName)
 	return w

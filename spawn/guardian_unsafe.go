@@ -13,21 +13,24 @@ import (
 
 // guardian is what a guard works with, in memory that is there before the fork.
 type guardian struct {
-	domain   int
-	linger   int64 // in nanoseconds
-	lifeline int
-	status   int
-	// The caller's ends, which the guard must not hold open.
-	ourLife, ourStatus int
+	domain int
+	linger int64 // in nanoseconds
+	// Descriptors: an eventfd by which the caller ends everything, a pidfd of the
+	// caller's, the end of a pipe for records, and a signalfd for SIGCHLD. A copy
+	// that somebody else holds of one keeps nothing from being seen.
+	end, host, status, signals int32
 
-	children, root *byte
-	name           *byte // of the process
-	record         guardRecord
-	poll           [2]unix.PollFd
-	now, pause     unix.Timespec
-	wait           uint32
-	used           syscall.Rusage
-	buf            [4096]byte
+	children, self, root *byte
+	name                 *byte // of the process
+	pid                  uintptr
+	record               guardRecord
+	poll                 [3]unix.PollFd
+	now, pause           unix.Timespec
+	wait                 uint32
+	used                 syscall.Rusage
+	chld                 uint64
+	dfl                  sigaction
+	buf                  [4096]byte
 }
 
 // exit ends the process.
@@ -57,17 +60,30 @@ func (g *program) refuse(s Stage, e syscall.Errno) {
 //go:norace
 //go:nocheckptr
 func (w *guardian) prepare(g *program) {
-	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(w.ourLife), 0, 0)
-	syscall.RawSyscall(unix.SYS_CLOSE, uintptr(w.ourStatus), 0, 0)
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(w.name)), 0)
 	g.pidfd = -1
+	w.pid, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		g.refuse(StageSession, e)
 	}
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
 		g.refuse(StageSession, e)
 	}
+	// Where the caller ignores SIGCHLD, nothing would be left to be waited for.
+	if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), uintptr(unsafe.Pointer(&w.dfl)), 0, unsafe.Sizeof(w.dfl.mask), 0, 0); e != 0 {
+		g.refuse(StageSignals, e)
+	}
+	none := -1
+	w.chld = 1 << (syscall.SIGCHLD - 1)
+	fd, _, e := syscall.RawSyscall6(unix.SYS_SIGNALFD4, uintptr(none), uintptr(unsafe.Pointer(&w.chld)), unsafe.Sizeof(w.chld), unix.SFD_CLOEXEC|unix.SFD_NONBLOCK, 0, 0)
+	if e != 0 {
+		g.refuse(StageSignals, e)
+	}
+	w.signals = int32(fd)
 	if w.domain == 0 {
+		if !w.seesChildren() {
+			g.refuse(StageSession, syscall.ESRCH)
+		}
 		return
 	}
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
@@ -76,6 +92,48 @@ func (w *guardian) prepare(g *program) {
 	if _, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(w.domain), 0, 0); e != 0 {
 		g.refuse(StageLandlock, e)
 	}
+	// Who kills everything that it may kill must be sure of what that is.
+	outside, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+	if _, _, e := syscall.RawSyscall(unix.SYS_KILL, outside, 0, 0); e != syscall.EPERM {
+		g.refuse(StageLandlock, syscall.EINVAL)
+	}
+}
+
+// seesChildren reports whether /proc shows this process's children, by numbers
+// that mean the same here: that of another pid namespace may be mounted, and old
+// kernels can be built without it.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (w *guardian) seesChildren() bool {
+	at := unix.AT_FDCWD
+	n, _, e := syscall.RawSyscall6(unix.SYS_READLINKAT, uintptr(at), uintptr(unsafe.Pointer(w.self)), uintptr(unsafe.Pointer(&w.buf[0])), unsafe.Sizeof(w.buf), 0, 0)
+	if e != 0 || n > unsafe.Sizeof(w.buf) {
+		return false
+	}
+	pid := uintptr(0)
+	for i := uintptr(0); i < n; i++ {
+		pid = 10*pid + uintptr(w.buf[i]-'0')
+	}
+	fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, uintptr(at), uintptr(unsafe.Pointer(w.children)), unix.O_RDONLY|unix.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		return false
+	}
+	syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+	return pid == w.pid
+}
+
+// follow has the program end with its guard, in the program. It reports false if
+// there is no guard any more.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (w *guardian) follow() bool {
+	syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0, 0)
+	parent, _, _ := syscall.RawSyscall(unix.SYS_GETPPID, 0, 0, 0)
+	return parent == w.pid
 }
 
 // watch says that the program was executed, or has failed, and stays until
@@ -90,13 +148,10 @@ func (w *guardian) watch(pid, errno uintptr) {
 	}
 	w.record.pid = int32(pid)
 	w.tell()
+	w.letGo()
 	w.pause.Sec = 1 << 30
-	n := uintptr(2)
-	if !w.letGo(forking.pidfd) {
-		n, w.pause = 1, unix.Timespec{Nsec: pollEvery}
-	}
-	for w.awaits(n) {
-		if got, _ := w.wait4(int(pid)); got != 0 {
+	for w.awaits() {
+		if w.reap(); w.record.seen {
 			w.outlive()
 			break
 		}
@@ -111,66 +166,67 @@ func (w *guardian) watch(pid, errno uintptr) {
 }
 
 // pollEvery is how often is looked what can't be waited for, in nanoseconds.
-const pollEvery = 5_000_000
+const pollEvery = 1_000_000
 
-// Descriptors of a guard.
-const (
-	guardLife = iota
-	guardStatus
-	guardPidFD
-	guardEnd
-)
-
-// letGo closes all descriptors but a guard's own, and leaves the folder. It
-// reports whether there is one of the program, the given one.
+// letGo closes all descriptors but a guard's own, and leaves the folder.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (w *guardian) letGo(pidfd int32) bool {
-	const above = 1 << 6
-	life, _, _ := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(w.lifeline), unix.F_DUPFD_CLOEXEC, above)
-	status, _, _ := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(w.status), unix.F_DUPFD_CLOEXEC, above)
-	process, _, none := syscall.RawSyscall(unix.SYS_FCNTL, uintptr(pidfd), unix.F_DUPFD_CLOEXEC, above)
-	syscall.RawSyscall(unix.SYS_DUP3, life, guardLife, unix.O_CLOEXEC)
-	syscall.RawSyscall(unix.SYS_DUP3, status, guardStatus, unix.O_CLOEXEC)
-	if none == 0 {
-		syscall.RawSyscall(unix.SYS_DUP3, process, guardPidFD, unix.O_CLOEXEC)
+func (w *guardian) letGo() {
+	own := [...]int32{w.end, w.host, w.status, w.signals}
+	next := uintptr(0) // to close
+	for range own {
+		least := int32(1<<31 - 1)
+		for _, fd := range own {
+			if uintptr(fd) >= next && fd < least {
+				least = fd
+			}
+		}
+		if uintptr(least) > next {
+			syscall.RawSyscall(unix.SYS_CLOSE_RANGE, next, uintptr(least)-1, 0)
+		}
+		next = uintptr(least) + 1
 	}
-	w.status = guardStatus
-	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, guardEnd, ^uintptr(0)>>32, 0)
+	syscall.RawSyscall(unix.SYS_CLOSE_RANGE, next, ^uintptr(0)>>32, 0)
 	syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(w.root)), 0, 0)
-	return none == 0
 }
 
-// awaits waits for the program's end, if n is 2, or for w.pause. It reports false
-// when everything is to end.
+// awaits waits for a child's end, or for w.pause. It reports false when everything
+// is to end.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (w *guardian) awaits(n uintptr) bool {
-	w.poll[0] = unix.PollFd{Fd: guardLife, Events: unix.POLLIN}
-	w.poll[1] = unix.PollFd{Fd: guardPidFD, Events: unix.POLLIN}
+func (w *guardian) awaits() bool {
+	w.poll[0] = unix.PollFd{Fd: w.end, Events: unix.POLLIN}
+	w.poll[1] = unix.PollFd{Fd: w.host, Events: unix.POLLIN}
+	w.poll[2] = unix.PollFd{Fd: w.signals, Events: unix.POLLIN}
 	w.now = w.pause // which the call may change
-	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.poll[0])), n, uintptr(unsafe.Pointer(&w.now)), 0, 0, 0)
-	return w.poll[0].Revents == 0
+	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.poll[0])), uintptr(len(w.poll)), uintptr(unsafe.Pointer(&w.now)), 0, 0, 0)
+	return w.poll[0].Revents == 0 && w.poll[1].Revents == 0
 }
 
-// wait4 reaps a child, and notes how the program has ended if it is that.
+// reap takes what has ended, orphans that became children too. It reports how
+// many those were, negative if there are no children any more.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (w *guardian) wait4(pid int) (got int32, e syscall.Errno) {
-	r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, uintptr(pid), uintptr(unsafe.Pointer(&w.wait)), unix.WNOHANG, uintptr(unsafe.Pointer(&w.used)), 0, 0)
-	if e != 0 {
-		return -1, e
+func (w *guardian) reap() (n int) {
+	syscall.RawSyscall(unix.SYS_READ, uintptr(w.signals), uintptr(unsafe.Pointer(&w.buf[0])), unsafe.Sizeof(w.buf))
+	for ; ; n++ {
+		none := -1
+		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, uintptr(none), uintptr(unsafe.Pointer(&w.wait)), unix.WNOHANG, uintptr(unsafe.Pointer(&w.used)), 0, 0)
+		switch {
+		case e != 0:
+			return -1
+		case r == 0:
+			return n
+		case int32(r) == w.record.pid && !w.record.seen:
+			w.record.status, w.record.rusage, w.record.seen = w.wait, w.used, true
+		}
 	}
-	if got = int32(r); got == w.record.pid {
-		w.record.status, w.record.rusage = w.wait, w.used
-	}
-	return got, 0
 }
 
 // outlive waits for what the program has left, as long as that may take.
@@ -180,13 +236,9 @@ func (w *guardian) wait4(pid int) (got int32, e syscall.Errno) {
 //go:nocheckptr
 func (w *guardian) outlive() {
 	over := w.clock() + w.linger
-	w.pause = unix.Timespec{Nsec: pollEvery / 5}
+	w.pause = unix.Timespec{Nsec: pollEvery}
 	for w.clock() < over {
-		got, e := w.wait4(-1)
-		if e != 0 {
-			return // there are none
-		}
-		if got == 0 && !w.awaits(1) {
+		if w.reap() < 0 || !w.awaits() {
 			return
 		}
 	}
@@ -212,15 +264,14 @@ func (w *guardian) endAll() {
 	const patience = 1000 // rounds without anything that ended
 	for idle := 0; ; {
 		// First, so that none is killed where none is.
-		got, e := w.wait4(-1)
-		switch {
-		case e != 0:
+		switch n := w.reap(); {
+		case n < 0:
 			return
-		case got > 0:
+		case n > 0:
 			idle = 0
 		default:
 			if idle++; idle > patience {
-				w.now = unix.Timespec{Nsec: pollEvery / 5}
+				w.now = unix.Timespec{Nsec: pollEvery}
 				syscall.RawSyscall6(unix.SYS_PPOLL, 0, 0, uintptr(unsafe.Pointer(&w.now)), 0, 0, 0)
 			}
 		}

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 		report()
 	case "exec":
 		execHelper()
+	case "strict-host":
+		strictHost()
+		os.Exit(0)
 	case "guarded-host":
 		guardedHost()
 	case "no-clone3":
