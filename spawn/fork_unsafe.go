@@ -158,8 +158,14 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		}
 	}
 	if n == 0 && (guarded == nil || guarded.begun()) { // closed by the exec
-		started = true
-		return &Process{Pid: int(pid), PidFD: int(g.pidfd), Listener: listener.receive(), Guarded: guarded}, nil
+		fd, errno := listener.receive()
+		if errno == 0 {
+			started = true
+			return &Process{Pid: int(pid), PidFD: int(g.pidfd), Listener: fd, Guarded: guarded}, nil
+		}
+		// Nobody would answer its calls.
+		_ = unix.Kill(int(pid), syscall.SIGKILL)
+		r, n = report{stage: uint32(StageWitness), errno: uint32(errno)}, int(unsafe.Sizeof(r))
 	}
 	if pidfdFlag != 0 {
 		_ = unix.Close(int(g.pidfd))

@@ -78,28 +78,30 @@ func (s *listenerSocket) close() {
 }
 
 // receive returns the descriptor that the child has sent before its exec, -1 if
-// it hasn't: then it was killed.
-func (s *listenerSocket) receive() int {
+// it hasn't: then it was killed. One that there was no room for is an error.
+func (s *listenerSocket) receive() (int, syscall.Errno) {
 	if s == nil {
-		return -1
+		return -1, 0
 	}
 	oob := make([]byte, unix.CmsgSpace(4))
 	for {
-		_, n, _, _, err := unix.Recvmsg(s.ours, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
-		if errors.Is(err, unix.EINTR) {
+		_, n, flags, _, err := unix.Recvmsg(s.ours, make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC|unix.MSG_DONTWAIT)
+		switch {
+		case errors.Is(err, unix.EINTR):
 			continue
-		}
-		if err != nil {
-			return -1
+		case err != nil:
+			return -1, 0
+		case flags&unix.MSG_CTRUNC != 0:
+			return -1, syscall.EMFILE
 		}
 		msgs, err := unix.ParseSocketControlMessage(oob[:n])
 		if err != nil || len(msgs) != 1 {
-			return -1
+			return -1, syscall.EBADMSG
 		}
 		fds, err := unix.ParseUnixRights(&msgs[0])
 		if err != nil || len(fds) != 1 {
-			return -1
+			return -1, syscall.EBADMSG
 		}
-		return fds[0]
+		return fds[0], 0
 	}
 }
