@@ -59,8 +59,13 @@ type Cmd struct {
 	// process that executes nothing, adopts the command's orphans, and kills all
 	// that it has started when it has ended, when [Cmd.EndAll] says so, and when
 	// this process is gone, however that came. Under bubblewrap, which does that
-	// itself, it changes nothing. It takes memory for the pages that change in
-	// this process, and what [CanGuard] says.
+	// itself, it changes nothing. Where [Sandbox.CanGuard] says no, Start fails.
+	//
+	// It costs a fork, which takes longer the more memory this process has: some
+	// 10 ms for 512 MiB. What this process rewrites later is kept twice, and what
+	// was in its memory, secrets too, lives on in the guard. That is as likely to
+	// be killed for want of memory as this process. It has a session of its own,
+	// so that without NewSession too the command has no terminal.
 	Guard bool
 	// Linger is how long, under bubblewrap or with a guard, what the command has
 	// left gets to end by itself when it has ended: it is killed then. Zero

@@ -81,7 +81,7 @@ func ExampleCmd_EndAll() {
 
 	cmd := s.Command("make", "serve")
 	cmd.Dir = "/home/me/src/project"
-	cmd.NewSession, cmd.Guard = true, launch.CanGuard()
+	cmd.NewSession, cmd.Guard = true, s.CanGuard()
 	if err := cmd.Start(); err != nil {
 		log.Fatal(err)
 	}

@@ -1,8 +1,12 @@
 package launch
 
 import (
+	"bytes"
 	"errors"
+	"os"
+	"strconv"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -16,10 +20,12 @@ const signalABI = 6
 // keeps signals in, with the commands one deeper, so that it kills everything in
 // it by one call. A domain forbids moves between folders unless it handles them,
 // and one that does forbids mounts: where commands may get mounts there is none.
-// The guard then kills its children until it has none, as it does below ABI 6.
-// Without /proc no descendant is found.
+// Nor is there one where nothing is to be confined, since it would be. The guard
+// then kills its children until it has none, as it does below ABI 6. Without
+// /proc no descendant is found.
 func HasGuardDomain(p policy.Policy, o Options) bool {
-	return landlock.Probe().ABI >= signalABI && (!Mounts(p, o) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
+	return landlock.Probe().ABI >= signalABI && p.Mode != policy.Unconfined &&
+		(!Mounts(p, o) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
 }
 
 // GuardDomain makes the domain of such a guard; its FD is negative if there is
@@ -34,8 +40,22 @@ func GuardDomain(p policy.Policy, o Options) (*landlock.Domain, error) {
 	return rs.Create()
 }
 
-// CanGuard reports whether [Cmd.Guard] works here: from Linux 5.9 on.
-func CanGuard() bool { return spawn.CanGuard() }
+// CanGuard reports whether [Cmd.Guard] works here: from Linux 5.9 on, where the
+// guard has a domain of its own or finds its children ([SeesChildren]).
+func (s *Sandbox) CanGuard() bool {
+	return spawn.CanGuard() && (SeesChildren() || HasGuardDomain(s.policy, s.options))
+}
+
+// SeesChildren reports whether /proc lists a process's children, by the numbers
+// that it knows them by itself. It doesn't where the kernel lacks
+// CONFIG_PROC_CHILDREN, where there is no /proc, and where that is another PID
+// namespace's, as below unshare --pid without --mount-proc.
+func SeesChildren() bool {
+	return linux.OwnProc() && unix.Access("/proc/thread-self/children", unix.R_OK) == nil
+}
+
+// errNoGuard says that a guard would end less than it promises.
+var errNoGuard = errors.New("no guard can find what a command has started: /proc doesn't list it, and no Landlock domain is to hold it")
 
 // startGuarded starts a plan below a guard.
 func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
@@ -44,6 +64,9 @@ func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
 		return nil, &SetupError{Stage: StageRules, Err: err}
 	}
 	defer func() { _ = d.Close() }()
+	if d.FD < 0 && !SeesChildren() {
+		return nil, &SetupError{Stage: StageStart, Err: errNoGuard}
+	}
 	p.Guard = &spawn.Guard{Linger: c.Linger}
 	if d.FD >= 0 {
 		p.Guard.DomainFD = d.FD
@@ -53,11 +76,26 @@ func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
 		return nil, err
 	}
 	if v.watch != nil {
-		if fd, err := unix.PidfdOpen(started.Pid, 0); err == nil { // or else it has ended
-			started.pidfd = fd
-		}
+		started.pidfd = childOf(started.guard, started.Pid)
 	}
 	return started, nil
+}
+
+// childOf opens a process that is another one's child. It returns -1 if that has
+// ended: its number may be anybody's by now.
+func childOf(parent, pid int) int {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1
+	}
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	// The name in parentheses may have any byte; the state follows.
+	fields := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+	if err != nil || len(fields) < 2 || string(fields[1]) != strconv.Itoa(parent) {
+		_ = unix.Close(fd)
+		return -1
+	}
+	return fd
 }
 
 // Pid is the command's process, once it is started; under [BackendBwrap]

@@ -152,8 +152,9 @@ type guard struct {
 	// starting is held while the command is started, and for good when
 	// everything is ended: nothing is born after that.
 	starting sync.Mutex
-	// domain says that kill(-1) reaches the command's processes and no others.
-	domain bool
+	// domain says that kill(-1) reaches the command's processes and no others;
+	// sees, that /proc lists this process's children.
+	domain, sees bool
 }
 
 // newGuard makes this process the one that orphans of the command are given
@@ -169,7 +170,10 @@ func newGuard(o *options) (*guard, error) {
 	if err != nil {
 		return nil, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("getpgid", err)}
 	}
-	g := &guard{pipe: pipe, group: group, domain: launch.HasGuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})}
+	g := &guard{
+		pipe: pipe, group: group, sees: launch.SeesChildren(),
+		domain: launch.HasGuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap}),
+	}
 	go func() {
 		b := make([]byte, 1)
 		for {
@@ -222,8 +226,29 @@ func (g *guard) kill() {
 		_ = unix.Kill(-1, syscall.SIGKILL)
 		return
 	}
+	if !g.sees {
+		killUnseen()
+		return
+	}
 	for _, pid := range children() {
 		_ = unix.Kill(pid, syscall.SIGKILL)
+	}
+}
+
+// killUnseen kills this process's children where /proc doesn't list them: it asks
+// for each number whether it is a child's, which takes a second or two where
+// there may be four million.
+func killUnseen() {
+	last := 1 << 22 // as many as there can be
+	if b, err := os.ReadFile("/proc/sys/kernel/pid_max"); err == nil {
+		if n, ok := atoi(strings.TrimSpace(string(b))); ok {
+			last = n
+		}
+	}
+	for pid := 1; pid <= last; pid++ {
+		if unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) == nil {
+			_ = unix.Kill(pid, syscall.SIGKILL)
+		}
 	}
 }
 

@@ -183,3 +183,38 @@ func TestSuperviseStops(t *testing.T) {
 		}
 	})
 }
+
+// Where the mode is unconfined, nothing confines the command, nor does its guard.
+func TestSuperviseUnconfined(t *testing.T) {
+	cmd := testenv.Command(t, testenv.BuildLauncher(t), "--supervise", "--mode", "unconfined", "--no-cache", testenv.Self().Dir(t), "--",
+		"grep", "NoNewPrivs", "/proc/self/status")
+	if got, want := testenv.Output(t, cmd), testenv.Output(t, testenv.Command(t, "grep", "NoNewPrivs", "/proc/self/status")); got != want {
+		t.Errorf("below a guard: %q; want %q", got, want)
+	}
+}
+
+// Where /proc has the numbers of another namespace the guard finds its children
+// all the same.
+func TestSuperviseForeignProc(t *testing.T) {
+	testenv.NeedTool(t, "unshare")
+	unshare := []string{"--pid", "--fork"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--user", "--map-current-user")
+	}
+	if r := testenv.Run(t, testenv.Command(t, "unshare", append(unshare, "true")...)); r.Code != 0 {
+		testenv.Skip(t, "needs PID namespaces: %s", r)
+	}
+	for _, mode := range []string{"unconfined", "workspace-write"} {
+		dir := testenv.Self().Dir(t)
+		// The first process of the namespace stays for a while: its end would be
+		// that of all.
+		args := append(unshare, "sh", "-c", `"$@"; echo $?; sleep 2`, "sh",
+			testenv.BuildLauncher(t), "--supervise", "--mode", mode, "--no-cache", dir, "--",
+			"sh", "-c", "setsid sh -c 'sleep 1; echo survived' & exit 3")
+		cmd := testenv.Command(t, "unshare", args...)
+		cmd.Dir = dir
+		if r := testenv.Run(t, cmd); r.Stdout != "3\n" {
+			t.Errorf("%s: %s", mode, r)
+		}
+	}
+}

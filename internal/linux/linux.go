@@ -5,8 +5,10 @@
 package linux
 
 import (
+	"bytes"
 	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,4 +21,22 @@ func StopSelf() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	_ = unix.Tgkill(os.Getpid(), unix.Gettid(), syscall.SIGSTOP) // to oneself it is allowed
+}
+
+// OwnProc reports whether the numbers in /proc are those of this process's own
+// PID namespace: it isn't so below unshare --pid without --mount-proc, nor where
+// there is no /proc.
+func OwnProc() bool {
+	self, err := os.Readlink("/proc/self")
+	if err != nil || self != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return false
+	}
+	// By chance the two numbers may be equal: this is one for each namespace.
+	_, numbers, _ := bytes.Cut(status, []byte("\nNSpid:"))
+	numbers, _, _ = bytes.Cut(numbers, []byte("\n"))
+	return len(bytes.Fields(numbers)) <= 1 // none before Linux 4.1
 }

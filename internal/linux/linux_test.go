@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -54,4 +55,27 @@ func ExampleStopSelf() {
 	}
 	fmt.Println("going on")
 	// Output: going on
+}
+
+func TestOwnProc(t *testing.T) {
+	if os.Getenv("LINUX_OWN_PROC") != "" {
+		fmt.Println(linux.OwnProc())
+		return
+	}
+	if !linux.OwnProc() {
+		t.Error("OwnProc() = false; want true")
+	}
+	below := exec.Command(os.Args[0], "-test.run=^TestOwnProc$")
+	below.Env = append(os.Environ(), "LINUX_OWN_PROC=1")
+	below.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	if os.Geteuid() != 0 {
+		below.SysProcAttr.Cloneflags |= syscall.CLONE_NEWUSER
+	}
+	out, err := below.Output()
+	if err != nil {
+		t.Skipf("needs PID namespaces: %v", err)
+	}
+	if !strings.HasPrefix(string(out), "false\n") {
+		t.Errorf("below another namespace's /proc: %q; want false", out)
+	}
 }

@@ -7,7 +7,8 @@
 // has the command's mark. So what starts a session of its own is found, unless
 // it also clears its environment and has lost its parent: that is the
 // limitation. What belongs to another user, or can't be traced by this process,
-// is found by session, group and descent only.
+// is found by session, group and descent only. Where /proc is another PID
+// namespace's nothing is found.
 //
 // A leader must not be reaped while a [Tree] is in use: until then the numbers
 // of its session and its group can't be another's.
@@ -24,6 +25,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"golang.org/x/sys/unix"
 )
 
@@ -95,6 +97,9 @@ func (t *Tree) Release() { leaders.Delete(t.leader) }
 // it has found once it keeps, so that their children are found even when they
 // are gone; hence a scan before the leader is killed finds more than one after.
 func (t *Tree) Scan() []Process {
+	if !linux.OwnProc() { // its numbers are others' here
+		return nil
+	}
 	if t.start == 0 {
 		if len(t.known) == 0 && t.alone() {
 			return nil

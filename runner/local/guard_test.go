@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/executortest"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
@@ -20,6 +21,18 @@ func TestLauncher(t *testing.T) {
 	executortest.Test(t, executortest.Options{
 		New: func(testing.TB) runner.Executor { return executor(t, func(c *local.Config) { c.Supervisor = exe }) },
 	})
+}
+
+// Where nothing is to be confined a guard confines nothing.
+func TestGuardUnconfined(t *testing.T) {
+	r := newRunner(t, runner.Config{Executor: executor(t, func(c *local.Config) {
+		c.Supervisor, c.Policy.Mode = local.Self, policy.Unconfined
+	})})
+	const line = "grep NoNewPrivs /proc/self/status"
+	own := testenv.Output(t, testenv.Command(t, "sh", "-c", line))
+	if res := run(t, r, runner.Request{Command: line}); string(res.Stdout.Text()) != own {
+		t.Errorf("below a guard: %q; want %q", res.Stdout.Text(), own)
+	}
 }
 
 // parentOf returns a process's parent.

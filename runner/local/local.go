@@ -102,7 +102,7 @@ func New(c Config) (*Executor, error) {
 	defer e.give(s)
 	applied := s.Applied()
 	// A launcher finds a control group where this process can't make one.
-	e.guards = c.Supervisor == Self && launch.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group()
+	e.guards = c.Supervisor == Self && s.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group()
 	e.authority = runner.Authority{
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
 		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
@@ -171,6 +171,9 @@ func (e *Executor) start(ctx context.Context, s *runner.Spec, open func(*runner.
 	}
 	defer e.give(sandbox)
 	p, err := startDirect(sandbox.Sandbox, s, e.guards, open)
+	if e.guards && errors.Is(err, syscall.ENOMEM) { // for a copy of this process
+		return e.startSupervised(ctx, s, open)
+	}
 	if err != nil {
 		return nil, err
 	}

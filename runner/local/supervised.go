@@ -16,6 +16,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/internal/proctree"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -273,7 +274,11 @@ const patience = time.Second
 func (p *supervised) Signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if s != syscall.SIGKILL {
+	switch {
+	case s == syscall.SIGKILL:
+	case p.pidfd >= 0 && !linux.OwnProc(): // the others aren't found
+		return unix.PidfdSendSignal(p.pidfd, s, nil, 0)
+	default:
 		p.tree.SignalEach(s, p.cmd.Process.Pid, p.guard)
 		return nil
 	}
