@@ -55,6 +55,9 @@ const traceLimit = 1000
 // whyRing is said of programs that make an io_uring.
 const whyRing = "it uses io_uring, and what is done by that isn't seen"
 
+// whyMore is said of all programs together that the list has no place for.
+const whyMore = "there are more such programs than are listed"
+
 // WitnessError says that a command can't be traced.
 type WitnessError struct {
 	// Err is the kernel's answer.
@@ -150,18 +153,22 @@ func (s *Sandbox) traceCalls(v *variant, listener int, files []int) *trace {
 // and the kernel decides.
 func (t *trace) see(c *seccomp.Call) {
 	act, err := witness.Look(c)
+	unseen := func(why string) {
+		_, program := act.Process()
+		t.addUnseen(program, why)
+	}
 	var blind *witness.BlindError
 	switch {
 	case err != nil && !t.calls.Waits(c):
 		return // it has ended
 	case errors.As(err, &blind) && errors.Is(blind.Err, fs.ErrPermission):
-		t.addUnseen(act, "it may not be looked at: it is another user's, or keeps others from tracing it")
+		unseen("it may not be looked at: it is another user's, or keeps others from tracing it")
 		return
 	case err != nil:
-		t.addUnseen(act, err.Error())
+		unseen(whyNot(err))
 		return
 	case act.Ring:
-		t.addUnseen(act, whyRing)
+		unseen(whyRing)
 	}
 	for i := range act.Accesses {
 		x := &act.Accesses[i]
@@ -208,19 +215,35 @@ func (t *trace) add(x *witness.Access, verdict policy.Verdict, r Refusal) {
 	}
 }
 
-func (t *trace) addUnseen(act *witness.Act, why string) {
-	_, program := act.Process()
+// whyNot says why a process couldn't be looked at, without what differs from one
+// to the next, as its number in a path.
+func whyNot(err error) string {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return "it couldn't be looked at: " + errno.Error()
+	}
+	return err.Error()
+}
+
+// addUnseen counts what wasn't seen: for a program and a reason, or, when there
+// are too many, for all others together.
+func (t *trace) addUnseen(program, why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for i := range t.unseen {
-		if t.unseen[i].Program == program && t.unseen[i].Why == why {
-			t.unseen[i].Count++
-			return
-		}
+	i := t.findUnseen(program, why)
+	if i < 0 && len(t.unseen) >= traceLimit {
+		program, why = "", whyMore
+		i = t.findUnseen(program, why)
 	}
-	if len(t.unseen) < traceLimit {
+	if i < 0 {
 		t.unseen = append(t.unseen, Unseen{program, why, 1})
+		return
 	}
+	t.unseen[i].Count++
+}
+
+func (t *trace) findUnseen(program, why string) int {
+	return slices.IndexFunc(t.unseen, func(u Unseen) bool { return u.Program == program && u.Why == why })
 }
 
 // result is what was seen until now; nil if nobody looks.

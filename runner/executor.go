@@ -111,7 +111,9 @@ type Usage struct {
 	User   time.Duration `json:"user_ns"`
 	System time.Duration `json:"system_ns"`
 	// MemoryPeak is in bytes: of all processes together, or by rusage of the
-	// largest one.
+	// largest one. The latter is never less than what the host itself, or what
+	// else has started the command, had in memory then: the kernel counts from
+	// before the command's exec.
 	MemoryPeak int64 `json:"memory_peak,omitempty"`
 	// The rest is known of a control group only; nil is unknown.
 	SwapPeak  *int64         `json:"swap_peak,omitempty"`

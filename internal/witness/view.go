@@ -196,8 +196,13 @@ type walk struct {
 // linkLimit bounds the symbolic links that are followed, as the kernel does.
 const linkLimit = 40
 
+// stepLimit bounds the parts of a path with those of all its links: a program
+// could have a path looked at for seconds else, which the kernel follows in no
+// time. It is more than a path has without links.
+const stepLimit = 4096
+
 // walk follows a path as the kernel would for the process. The result is nil if
-// it leads to what has no path, or nowhere.
+// it leads to what has no path, nowhere, or too far.
 func (l *looker) walk(w walk) *target {
 	t := &target{real: w.start, exists: true, reachable: true, path: w.path}
 	if strings.HasPrefix(w.path, "/") {
@@ -211,7 +216,11 @@ func (l *looker) walk(w walk) *target {
 	}
 	t.slash = strings.HasSuffix(w.path, "/")
 	seen := false // t.st is of t.real
+	steps := 0
 	for rest := w.path; rest != ""; {
+		if steps++; steps > stepLimit {
+			return nil
+		}
 		var name string
 		name, rest, _ = strings.Cut(strings.TrimLeft(rest, "/"), "/")
 		more := strings.TrimLeft(rest, "/") != ""

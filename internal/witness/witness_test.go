@@ -112,6 +112,25 @@ func TestWalk(t *testing.T) {
 	}
 }
 
+// A path isn't followed for as long as its links make it.
+func TestWalkFar(t *testing.T) {
+	l := itself(t)
+	top := testenv.Dir(t)
+	if err := os.WriteFile(top+"/0", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 39 {
+		if err := os.Symlink(strings.Repeat("./", 2000)+strconv.Itoa(i), top+"/"+strconv.Itoa(i+1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, want := range map[string]bool{"0": true, "2": true, "3": false, "39": false} {
+		if got := l.walk(walk{top: "/", start: top, path: name, follow: true}); (got != nil && got.exists) != want {
+			t.Errorf("walk(%q) = %+v; want something: %v", name, got, want)
+		}
+	}
+}
+
 // TestReach: what isn't there can be made where its folder is.
 func TestReach(t *testing.T) {
 	l := itself(t)
