@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"sync"
 
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
@@ -17,6 +18,11 @@ type command struct {
 	table     int // its list of mounts, which tells when it changes; -1 before open
 	namespace int
 	owner     int // the user namespace that it belongs to; -1 is the caller's own
+
+	// For a watch, which holds mu while it looks: then nothing is closed.
+	mu       sync.Mutex
+	gone     bool
+	attempts []attempt // one for each path
 }
 
 func newCommand(pid, pidfd int) *command {

@@ -3,6 +3,8 @@ package mountns
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,7 +20,8 @@ import (
 // of a command up to that, it is open to the command;
 // what a command does then can only be compared afterwards.
 //
-// It may be used by many goroutines at once.
+// It may be used by many goroutines at once. A file system that hangs holds up
+// whatever covers paths, and remove for its command; no other call waits for it.
 type Watch struct {
 	frozen []string
 
@@ -41,7 +44,8 @@ const (
 	lookEvery = 200 * time.Millisecond
 	// lookAgain is the time after which a path is tried again that could not be
 	// covered: a mount goes away shortly before the name leads elsewhere.
-	// lookHard is how often that is done.
+	// lookHard is how often that is done, for one path and command: then it is
+	// tried every lookEvery only.
 	lookAgain = 100 * time.Microsecond
 	lookHard  = 1000
 )
@@ -86,23 +90,15 @@ func (w *Watch) Add(pid, pidfd int) (remove func(), err error) {
 
 func (w *Watch) remove(c *command) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if _, ok := w.commands[c]; !ok {
-		return
+	if _, ok := w.commands[c]; ok {
+		delete(w.commands, c)
+		w.tell()
+		if len(w.commands) == 0 && w.first != nil && w.first.Stop() {
+			w.first = nil
+		}
 	}
-	w.forget(c)
-	w.tell()
-	if len(w.commands) == 0 && w.first.Stop() {
-		w.first = nil
-	}
-}
-
-func (w *Watch) forget(c *command) {
-	delete(w.commands, c)
-	c.close()
-	if c.pidfd >= 0 {
-		_ = unix.Close(c.pidfd)
-	}
+	w.mu.Unlock()
+	c.leave()
 }
 
 // tell has the list of commands read again by who looks.
@@ -115,35 +111,49 @@ func (w *Watch) tell() {
 // begin looks until there are no commands any more.
 func (w *Watch) begin() {
 	changed, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
-	w.mu.Lock()
 	if err != nil {
-		w.first = nil // what isn't watched is compared
-		w.mu.Unlock()
+		w.end(false)
 		return
 	}
+	w.mu.Lock()
 	w.changed = changed
 	w.mu.Unlock()
 	w.look(changed)
+}
+
+// end ends looking: where there are commands, for lookEvery. It reports false if
+// it is only to end without commands, and there are some.
+func (w *Watch) end(idle bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if idle && len(w.commands) > 0 {
+		return false
+	}
+	if w.changed >= 0 {
+		_ = unix.Close(w.changed)
+		w.changed = -1
+	}
+	if len(w.commands) > 0 {
+		w.first.Reset(lookEvery)
+	} else {
+		w.first = nil
+	}
+	return true
 }
 
 // look covers what isn't covered, now and whenever mounts change, while there
 // are commands. It waits in a thread: the kernel tells of such a change once, to
 // who asks first.
 func (w *Watch) look(changed int) {
-	again := 0
-	for {
-		fds, open := w.lookNow(changed)
-		if fds == nil {
-			return
-		}
+	for !w.end(true) {
+		fds, again := w.lookNow(changed)
 		wait := unix.NsecToTimespec(int64(lookEvery))
-		if again++; !open {
-			again = 0
-		} else if again < lookHard {
+		if again {
 			wait = unix.NsecToTimespec(int64(lookAgain))
 		}
 		_, err := unix.Ppoll(fds, &wait, nil)
 		if err != nil && !errors.Is(err, unix.EINTR) {
+			w.end(false)
 			return
 		}
 		if fds[0].Revents != 0 {
@@ -153,28 +163,78 @@ func (w *Watch) look(changed int) {
 	}
 }
 
-// lookNow covers what isn't covered, and returns what to wait for, nil if there
-// are no commands any more, and whether something could not be covered.
-func (w *Watch) lookNow(changed int) (fds []unix.PollFd, open bool) {
+// lookNow covers what isn't covered, and returns what to wait for, and whether
+// something is to be tried again soon. Commands come and go meanwhile.
+func (w *Watch) lookNow(changed int) (fds []unix.PollFd, again bool) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.commands) == 0 {
-		_ = unix.Close(changed)
-		w.changed, w.first = -1, nil
-		return nil, false
-	}
+	commands := slices.Collect(maps.Keys(w.commands))
+	w.mu.Unlock()
 	fds = []unix.PollFd{{Fd: int32(changed), Events: unix.POLLIN}}
-	for c := range w.commands {
-		if c.table < 0 && c.open() != nil { // it has ended; what isn't watched is compared
-			w.forget(c)
-			continue
-		}
-		fds = append(fds, unix.PollFd{Fd: int32(c.table), Events: unix.POLLPRI})
-		for _, path := range w.frozen {
-			open = !c.cover(path) || open
+	for _, c := range commands {
+		table, soon, err := c.look(w.frozen)
+		switch {
+		case err == nil:
+			fds = append(fds, unix.PollFd{Fd: int32(table), Events: unix.POLLPRI})
+			again = again || soon
+		case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE), errors.Is(err, unix.ENOMEM):
+		default:
+			w.remove(c) // it has ended; what isn't watched is compared
 		}
 	}
-	return fds, open
+	return fds, again
+}
+
+// attempt is how often a path could not be covered, without a success since, and
+// when that was tried last.
+type attempt struct {
+	failed int
+	last   time.Time
+}
+
+// look covers what isn't covered, and returns what tells when mounts change, and
+// whether something is to be tried again soon.
+func (c *command) look(paths []string) (table int, again bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return -1, false, errGone
+	}
+	if c.table < 0 {
+		if err := c.open(); err != nil {
+			return -1, false, err
+		}
+	}
+	if c.attempts == nil {
+		c.attempts = make([]attempt, len(paths))
+	}
+	for i, path := range paths {
+		a := &c.attempts[i]
+		switch {
+		case a.failed >= lookHard && time.Since(a.last) < lookEvery:
+		case c.cover(path):
+			*a = attempt{}
+		default:
+			a.failed, a.last = a.failed+1, time.Now()
+			again = again || a.failed < lookHard
+		}
+	}
+	return c.table, again, nil
+}
+
+var errGone = errors.New("the command is watched no longer")
+
+// leave closes what belongs to a command, when nobody looks.
+func (c *command) leave() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.gone {
+		return
+	}
+	c.gone = true
+	c.close()
+	if c.pidfd >= 0 {
+		_ = unix.Close(c.pidfd)
+	}
 }
 
 // cover makes what is at a path read-only, unless there is a mount already. It
