@@ -3,7 +3,6 @@ package launch
 import (
 	"time"
 
-	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -147,7 +146,7 @@ func (s *Started) watch(w *mountns.Watch) {
 		return // it has ended
 	}
 	switch {
-	case w != nil && linux.OwnProc():
+	case w != nil:
 		s.unwatch, _ = w.Add(pid, pidfd) // what isn't watched is compared
 	case pidfd >= 0:
 		_ = unix.Close(pidfd)

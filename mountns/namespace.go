@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,9 @@ func newCommand(pid, pidfd int) *command {
 
 // open opens the namespaces of the process. If it fails, all is closed.
 func (c *command) open() (err error) {
+	if !linux.OwnProc() {
+		return errForeignProc
+	}
 	proc := "/proc/" + strconv.Itoa(c.pid)
 	defer func() {
 		if err != nil {
@@ -78,7 +82,10 @@ func In(pid, pidfd int, mounts []spawn.Mount) error {
 	return spawn.MountIn(c.namespace, c.owner, mounts)
 }
 
-var errOwnNamespace = errors.New("the process has no mounts of its own")
+var (
+	errOwnNamespace = errors.New("the process has no mounts of its own")
+	errForeignProc  = errors.New("/proc isn't of this process's own PID namespace, or isn't there")
+)
 
 // sameNamespace reports whether an open namespace is this process's own.
 func sameNamespace(fd int, kind string) (bool, error) {

@@ -31,12 +31,10 @@ func OwnProc() bool {
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
-	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		return false
-	}
-	// By chance the two numbers may be equal: this is one for each namespace.
+	// By chance the two may be equal: this is a number for each namespace. Where no
+	// descriptor is left to read it, or before Linux 4.1, there is none.
+	status, _ := os.ReadFile("/proc/self/status")
 	_, numbers, _ := bytes.Cut(status, []byte("\nNSpid:"))
 	numbers, _, _ = bytes.Cut(numbers, []byte("\n"))
-	return len(bytes.Fields(numbers)) <= 1 // none before Linux 4.1
+	return len(bytes.Fields(numbers)) <= 1
 }

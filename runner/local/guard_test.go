@@ -3,6 +3,7 @@ package local_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -32,6 +33,30 @@ func TestGuardUnconfined(t *testing.T) {
 	own := testenv.Output(t, testenv.Command(t, "sh", "-c", line))
 	if res := run(t, r, runner.Request{Command: line}); string(res.Stdout.Text()) != own {
 		t.Errorf("below a guard: %q; want %q", res.Stdout.Text(), own)
+	}
+}
+
+// Where /proc has the numbers of another namespace commands end as elsewhere.
+func TestForeignProc(t *testing.T) {
+	testenv.NeedTool(t, "unshare")
+	unshare := []string{"--pid", "--fork"}
+	if os.Geteuid() != 0 {
+		unshare = append(unshare, "--user", "--map-current-user")
+	}
+	if r := testenv.Run(t, testenv.Command(t, "unshare", append(unshare, "true")...)); r.Code != 0 {
+		testenv.Skip(t, "needs PID namespaces: %s", r)
+	}
+	for _, option := range []string{"--mode=unconfined", "--mode=workspace-write", "--no-protect"} {
+		// The first process of the namespace stays for a while: its end would be
+		// that of all.
+		args := append(slices.Clip(unshare), "sh", "-c", `"$@"; echo $?; sleep 2`, "sh",
+			testenv.BuildRunner(t), "run", "--no-save", option, "--timeout=500ms", "--kill-after=1h", "--",
+			"sh", "-c", "trap 'echo told; exit' TERM; setsid sh -c 'sleep 2; echo survived' & wait")
+		cmd := testenv.Command(t, "unshare", args...)
+		cmd.Dir = testenv.Self().Dir(t)
+		if r := testenv.Run(t, cmd); r.Stdout != "told\n124\n" {
+			t.Errorf("%s: %s", option, r)
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
@@ -101,8 +102,10 @@ func New(c Config) (*Executor, error) {
 	}
 	defer e.give(s)
 	applied := s.Applied()
-	// A launcher finds a control group where this process can't make one.
-	e.guards = c.Supervisor == Self && s.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group()
+	// A launcher finds a control group where this process can't make one, and
+	// hands signals on where /proc doesn't show to whom; without /proc there is none.
+	e.guards = c.Supervisor == Self && s.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group() &&
+		(linux.OwnProc() || unix.Access(Self, unix.X_OK) != nil)
 	e.authority = runner.Authority{
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
 		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
