@@ -89,10 +89,12 @@ func mustBeGone(t *testing.T, pids []int) {
 
 // many leaves processes in ways that are hard to follow, and says their numbers.
 const many = `
+	here=$(mktemp -d)
 	sleep 300 & echo $!
-	setsid sh -c 'echo $$; exec sleep 300' &
-	(setsid env -i sh -c 'trap "" TERM HUP; (echo $$; exec sleep 300) & sleep 300' &)
-	sleep 0.2
+	setsid sh -c "echo \$\$; : >$here/1; exec sleep 300" &
+	(setsid env -i sh -c "trap '' TERM HUP; (echo \$\$; : >$here/2; exec sleep 300) & sleep 300" &)
+	while [ ! -e $here/1 ] || [ ! -e $here/2 ]; do sleep 0.01; done
+	rm -r $here
 	`
 
 func TestGuardEnding(t *testing.T) {
