@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -205,8 +206,35 @@ func (g *guard) start(s *launch.Sandbox, c *launch.Command) (*launch.Started, er
 
 // watches says what was started. A nil guard doesn't care.
 func (g *guard) watches(started *launch.Started) {
-	if g != nil {
-		g.started.Store(started)
+	if g == nil {
+		return
+	}
+	g.started.Store(started)
+	if started.Box == nil { // else the orphans are in there
+		go reapOrphans(started.Pid)
+	}
+}
+
+// reapOrphans takes what becomes a child of this process and ends, until the
+// command has ended, lest it stays as a zombie for as long. A child that this
+// process makes itself is in its group, and none of those.
+func reapOrphans(command int) {
+	group := unix.Getpgrp()
+	for {
+		var info unix.Siginfo
+		err := unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		pid := pidOf(&info)
+		if err != nil || pid == command {
+			return
+		}
+		if pgid, err := unix.Getpgid(pid); err == nil && pgid == group {
+			runtime.Gosched() // who made it waits for it
+			continue
+		}
+		_, _ = unix.Wait4(pid, nil, unix.WNOHANG, nil)
 	}
 }
 
@@ -256,17 +284,23 @@ func killUnseen() {
 // so that nothing outruns it.
 func (g *guard) endAll() {
 	for idle := 0; ; {
-		g.kill()
-		switch pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); {
-		case errors.Is(err, unix.ECHILD):
-			return
-		case pid > 0:
-			idle = 0
-		default:
-			if idle++; idle > patience {
-				pause()
+		n := 0
+		for {
+			pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+			if errors.Is(err, unix.ECHILD) {
+				return
 			}
+			if pid <= 0 {
+				break
+			}
+			n++
 		}
+		if n > 0 {
+			idle = 0
+		} else if idle++; idle > patience {
+			pause()
+		}
+		g.kill()
 	}
 }
 

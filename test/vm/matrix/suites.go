@@ -50,6 +50,8 @@ var leftOut = map[string]string{
 	"runner/session":      "is about shells",
 	"test/cli":            "is about the command line",
 	"internal/archtest":   "is about the source",
+	"internal/cli":        "is about the command line",
+	"internal/witness":    "is tested through launch",
 	"internal/background": "runs on what launch holds",
 	"internal/launcher":   "is about the command line",
 	"internal/nearest":    "is about words",
