@@ -44,8 +44,9 @@ func vm(t testing.TB, f Filter, m machine) *bpf.VM {
 	return v
 }
 
-// decide runs a program on d: 0 if the call passes, else its errno.
-func decide(t testing.TB, v *bpf.VM, d data) syscall.Errno {
+// evaluate runs a program on d.
+func evaluate(t testing.TB, v *bpf.VM, d data) uint32 {
+	t.Helper()
 	// The kernel's words are in its own order, those of this machine for packets
 	// in the network's.
 	b := make([]byte, 0, 64)
@@ -60,11 +61,18 @@ func decide(t testing.TB, v *bpf.VM, d data) syscall.Errno {
 	if err != nil {
 		t.Fatal(err)
 	}
-	switch action := uint32(got) & unix.SECCOMP_RET_ACTION_FULL; action {
+	return uint32(got)
+}
+
+// decide runs a program on d: 0 if the call passes, else its errno.
+func decide(t testing.TB, v *bpf.VM, d data) syscall.Errno {
+	t.Helper()
+	got := evaluate(t, v, d)
+	switch action := got & unix.SECCOMP_RET_ACTION_FULL; action {
 	case unix.SECCOMP_RET_ALLOW:
 		return 0
 	case unix.SECCOMP_RET_ERRNO:
-		return syscall.Errno(uint32(got) & unix.SECCOMP_RET_DATA)
+		return syscall.Errno(got & unix.SECCOMP_RET_DATA)
 	default:
 		t.Fatalf("%+v ends in action %#x", d, action)
 		return 0

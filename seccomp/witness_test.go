@@ -1,7 +1,6 @@
 package seccomp
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"os"
@@ -96,19 +95,8 @@ func witnessVM(t *testing.T, w Witness, m machine) *bpf.VM {
 // shownBy runs a program on d.
 func shownBy(t *testing.T, v *bpf.VM, d data) bool {
 	t.Helper()
-	b := make([]byte, 0, 64)
-	for _, w := range [...]uint32{d.nr, d.arch, 0, 0} {
-		b = binary.BigEndian.AppendUint32(b, w)
-	}
-	for _, a := range d.args {
-		b = binary.BigEndian.AppendUint32(b, uint32(a))
-		b = binary.BigEndian.AppendUint32(b, uint32(a>>32))
-	}
-	got, err := v.Run(b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	switch uint32(got) {
+	got := evaluate(t, v, d)
+	switch got {
 	case unix.SECCOMP_RET_ALLOW:
 		return false
 	case unix.SECCOMP_RET_USER_NOTIF:

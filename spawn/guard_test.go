@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,7 @@ func scopedDomain(t *testing.T) int {
 	attr := struct{ fs, net, scoped uint64 }{scoped: unix.LANDLOCK_SCOPE_SIGNAL}
 	fd, err := landlockRuleset(&attr.fs, 24)
 	if err != nil {
-		t.Skipf("no Landlock that keeps signals in: %v", err)
+		testenv.Skip(t, "needs Landlock that keeps signals in: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd

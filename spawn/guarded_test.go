@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -89,7 +90,7 @@ func TestGuardOpenDomain(t *testing.T) {
 	attr := struct{ fs uint64 }{unix.LANDLOCK_ACCESS_FS_MAKE_SOCK}
 	fd, err := landlockRuleset(&attr.fs, 8)
 	if err != nil {
-		t.Skipf("no Landlock: %v", err)
+		testenv.Skip(t, "needs Landlock: %v", err)
 	}
 	defer unix.Close(fd)
 	_, err = spawn.Start(&spawn.Plan{Path: "/bin/true", Argv: []string{"true"}, Guard: &spawn.Guard{DomainFD: fd}})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/linux"
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 )
 
 func TestMain(m *testing.M) {
@@ -73,7 +74,7 @@ func TestOwnProc(t *testing.T) {
 	}
 	out, err := below.Output()
 	if err != nil {
-		t.Skipf("needs PID namespaces: %v", err)
+		testenv.Skip(t, "needs PID namespaces: %v", err)
 	}
 	if !strings.HasPrefix(string(out), "false\n") {
 		t.Errorf("below another namespace's /proc: %q; want false", out)

@@ -91,7 +91,7 @@ func TestGuardKilled(t *testing.T) {
 	all := e.Processes()
 	guard := parentOf(t, e.Pid())
 	if guard == os.Getpid() {
-		t.Skip("there is no guard here")
+		testenv.Skip(t, "needs a guard")
 	}
 	for _, p := range all {
 		if p.Pid == guard {
