@@ -11,3 +11,6 @@ func ShortenKill(t testing.TB, d time.Duration) {
 	killTimeout = d
 	t.Cleanup(func() { killTimeout = old })
 }
+
+// SnapshotOf makes a snapshot of any script.
+func SnapshotOf(script string) *Snapshot { return &Snapshot{text: script} }

@@ -66,6 +66,18 @@ late() { echo late; }
 	}
 }
 
+// TestSnapshotWrites has a snapshot that fills the pipe: the shell reports its
+// end while it is still being read.
+func TestSnapshotWrites(t *testing.T) {
+	snap := session.SnapshotOf("printf %0100000d 0; printf %050000d 0 >&2")
+	for range 50 {
+		s := open(t, func(c *session.Config) { c.Snapshot = snap })
+		if out, _ := run(t, s, "echo first"); out != "first\n" {
+			t.Fatalf("the first command writes %.80q (%d bytes); want %q", out, len(out), "first\n")
+		}
+	}
+}
+
 func TestPool(t *testing.T) {
 	testenv.CheckFDs(t)
 	testenv.NeedTool(t, "bash")

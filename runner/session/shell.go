@@ -62,10 +62,12 @@ func startShell(ctx context.Context, c *Config) (*shell, error) {
 	}
 	bounded, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	reports, _ := sh.eval(c.Snapshot.text, true)
+	reports, end := sh.eval(c.Snapshot.text, true)
 	select {
 	case <-reports:
-		return sh, nil
+		if sh.wait(bounded, end) { // else the first command would get it
+			return sh, nil
+		}
 	case <-sh.over:
 	case <-bounded.Done():
 	}
