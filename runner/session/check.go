@@ -133,7 +133,7 @@ func (c *Config) capture(ctx context.Context, limit int64, args []string, stdin 
 // deadline is when output of a program that has ended isn't waited for any
 // longer.
 func deadline(ctx context.Context) time.Time {
-	at := time.Now().Add(drainIdle)
+	at := time.Now().Add(drainMax)
 	if d, ok := ctx.Deadline(); ok && d.Before(at) {
 		return d
 	}

@@ -130,8 +130,23 @@ func (p *Pool) room() (*Session, error) {
 		return nil, &LimitError{Max: limit}
 	}
 	victim := p.sessions[oldest].session
+	if !victim.retire() { // it has got a command just now
+		return p.room()
+	}
 	delete(p.sessions, oldest)
 	return victim, nil
+}
+
+// retire lets an idle session take no other command, and reports whether it was
+// idle still.
+func (s *Session) retire() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.run != nil {
+		return false
+	}
+	s.closed = true
+	return true
 }
 
 // idle reports whether neither a command nor a background job runs, and since

@@ -202,3 +202,64 @@ func keys(p *session.Pool) (list []string) {
 	}
 	return list
 }
+
+// Who makes room takes no session away from a command.
+func TestPoolRoom(t *testing.T) {
+	testenv.NeedTool(t, "bash")
+	p := &session.Pool{Max: 2}
+	c := session.Config{Starter: direct, Env: environment, Dir: t.TempDir()}
+	var all sync.WaitGroup
+	for worker := range 6 {
+		all.Go(func() {
+			for i := 0; i < 30; {
+				r, err := p.Start(t.Context(), string(rune('a'+(worker+i)%3)), c, session.Command{Text: ":"})
+				var busy *session.BusyError
+				var full *session.LimitError
+				if errors.As(err, &busy) || errors.As(err, &full) {
+					time.Sleep(100 * time.Microsecond)
+					continue
+				}
+				i++
+				if err != nil {
+					t.Errorf("Start: %v", err)
+					return
+				}
+				if res, err := r.Wait(); err != nil || res.Ended {
+					t.Errorf("%+v, %v; want a session that goes on", res, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A command that is just being started in a session that somebody ends gets
+// another one.
+func TestPoolEnds(t *testing.T) {
+	testenv.NeedTool(t, "bash")
+	p := &session.Pool{}
+	c := session.Config{Starter: direct, Env: environment, Dir: t.TempDir()}
+	for range 50 {
+		var all sync.WaitGroup
+		all.Go(func() {
+			for range 20 {
+				if err := p.End("a"); err != nil {
+					t.Errorf("End: %v", err)
+				}
+				time.Sleep(500 * time.Microsecond)
+			}
+		})
+		if r, err := p.Start(t.Context(), "a", c, session.Command{Text: ":"}); err != nil {
+			t.Errorf("Start: %v", err)
+		} else {
+			_, _ = r.Wait() // it may be ended by now
+		}
+		all.Wait()
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -189,6 +189,9 @@ func (s *Session) Start(ctx context.Context, c Command) (*Run, error) {
 	}
 	if err := r.begin(ctx); err != nil {
 		s.release(r)
+		if s.isClosed() { // whatever came of that: the pool begins anew elsewhere
+			return nil, ErrClosed
+		}
 		return nil, err
 	}
 	go r.follow(ctx)

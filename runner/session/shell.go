@@ -454,7 +454,10 @@ func (sh *shell) drain(ctx context.Context) bool {
 		case <-sh.errs.activity:
 			idle.Reset(drainIdle)
 		case <-idle.C:
-			return true
+			if sh.out.quiet() && sh.errs.quiet() {
+				return true
+			}
+			idle.Reset(drainIdle) // this process had no time to read it, or the writer none
 		case <-longest.C:
 			return false
 		case <-ctx.Done():

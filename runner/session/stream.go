@@ -2,10 +2,14 @@ package session
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stream passes on what comes out of a pipe to the writer of the command that
@@ -34,26 +38,61 @@ func newStream(r *os.File) *stream {
 
 func (s *stream) loop() {
 	defer close(s.eof)
+	raw, err := s.r.SyscallConn()
+	if err != nil {
+		return
+	}
 	buf := make([]byte, 16<<10)
-	for {
-		n, err := s.r.Read(buf)
-		if n > 0 {
-			s.take(buf[:n])
-			select {
-			case s.activity <- struct{}{}:
-			default:
-			}
+	for more := true; more; {
+		if raw.Read(func(fd uintptr) (read bool) {
+			read, more = s.read(int(fd), buf)
+			return read
+		}) != nil {
+			return // it was closed
 		}
-		if err != nil {
-			return
+		select {
+		case s.activity <- struct{}{}:
+		default:
 		}
 	}
 }
 
-// take passes on a piece, up to the fence.
-func (s *stream) take(p []byte) {
+// read reads a piece if there is one, and passes it on. It reports whether there
+// was something to read, be it the end, and whether there may be more.
+func (s *stream) read(fd int, buf []byte) (read, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for {
+		switch n, err := unix.Read(fd, buf); {
+		case errors.Is(err, unix.EINTR):
+		case errors.Is(err, unix.EAGAIN):
+			return false, true
+		case n <= 0:
+			return true, false
+		default:
+			s.take(buf[:n])
+			return true, true
+		}
+	}
+}
+
+// quiet reports whether all that was written is passed on.
+func (s *stream) quiet() bool {
+	if !s.mu.TryLock() {
+		return false // it is being passed on
+	}
+	defer s.mu.Unlock()
+	raw, err := s.r.SyscallConn()
+	if err != nil {
+		return true
+	}
+	unread := 0
+	_ = raw.Control(func(fd uintptr) { unread, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // nothing if it was closed
+	return unread == 0
+}
+
+// take passes on a piece, up to the fence. The caller holds s.mu.
+func (s *stream) take(p []byte) {
 	if s.fence == nil {
 		s.write(p)
 		return
@@ -121,9 +160,15 @@ func (s *stream) arm(fence string) <-chan struct{} {
 	return s.seen
 }
 
-// said is what came before the first command.
+// said is what came before the first command. Who holds the pipe open is waited
+// for, though not for ever.
 func (s *stream) said() string {
-	<-s.eof
+	timer := time.NewTimer(drainMax)
+	defer timer.Stop()
+	select {
+	case <-s.eof:
+	case <-timer.C:
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return strings.TrimSpace(string(s.first))
