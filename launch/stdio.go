@@ -11,6 +11,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stdio is what a Cmd opens for its standard streams.
@@ -69,12 +71,16 @@ func (s *stdio) output(w io.Writer) (*os.File, error) {
 	return pw, nil
 }
 
+// null opens the null device, which there is no point in having package os try
+// to wait for.
 func (s *stdio) null(flag int) (*os.File, error) {
-	f, err := os.OpenFile(os.DevNull, flag, 0)
-	if err == nil {
-		s.child = append(s.child, f)
+	fd, err := unix.Open(os.DevNull, flag|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
 	}
-	return f, err
+	f := os.NewFile(uintptr(fd), os.DevNull)
+	s.child = append(s.child, f)
+	return f, nil
 }
 
 // start begins to copy.

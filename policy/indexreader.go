@@ -19,6 +19,10 @@ type indexReader struct {
 	more int64 // what is not yet in buf
 }
 
+// bufSize is as much as is read at once: a program that has just started pays
+// more for memory that it has not touched yet than for further reads.
+const bufSize = 1 << 16
+
 // openIndex opens a file, which may be a symbolic link for git, too. The caller
 // closes fd.
 func openIndex(path string) (*indexReader, error) {
@@ -34,7 +38,7 @@ func openIndex(path string) (*indexReader, error) {
 		_ = syscall.Close(fd)
 		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 	}
-	size := min(st.Size, 1<<18)
+	size := min(st.Size, bufSize)
 	return &indexReader{path: path, fd: fd, buf: make([]byte, max(size, 16)), more: st.Size}, nil
 }
 

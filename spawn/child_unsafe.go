@@ -76,33 +76,33 @@ func (g *program) session() bool {
 }
 
 // signals ignores those to ignore, gives other ignored signals their default
-// disposition, except those to keep, and blocks none. The runtime's handlers
-// are removed by the runtime in a child, and by the exec otherwise.
+// disposition, except those to keep, and blocks none. A child shares the memory
+// that the runtime's handlers would write to, so they go at once, by the call
+// that each signal takes anyway; otherwise the exec removes them.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func (g *program) signals(forked bool) bool {
-	if forked {
-		runtimeAfterForkInChild()
-	}
 	var act, dfl, ign sigaction
 	ign.handler = sigIgn
 	for s := uintptr(1); s <= numSignals; s++ {
-		if g.keepIgnored&(1<<(s-1)) != 0 || s == uintptr(syscall.SIGKILL) || s == uintptr(syscall.SIGSTOP) {
+		if s == uintptr(syscall.SIGKILL) || s == uintptr(syscall.SIGSTOP) {
 			continue
 		}
+		keep := g.keepIgnored&(1<<(s-1)) != 0
+		set := &dfl
 		if g.ignore&(1<<(s-1)) != 0 {
-			if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&ign)), 0, unsafe.Sizeof(act.mask), 0, 0); e != 0 {
+			set = &ign
+		} else if keep || !forked {
+			if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, 0, uintptr(unsafe.Pointer(&act)), unsafe.Sizeof(act.mask), 0, 0); e != 0 {
 				return g.fail(StageSignals, int(s), e)
 			}
-			continue
+			if ignored := act.handler == sigIgn; ignored == keep || !ignored && !forked {
+				continue
+			}
 		}
-		_, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, 0, uintptr(unsafe.Pointer(&act)), unsafe.Sizeof(act.mask), 0, 0)
-		if e == 0 && act.handler == sigIgn {
-			_, _, e = syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&dfl)), 0, unsafe.Sizeof(act.mask), 0, 0)
-		}
-		if e != 0 {
+		if _, _, e := syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(set)), 0, unsafe.Sizeof(act.mask), 0, 0); e != 0 {
 			return g.fail(StageSignals, int(s), e)
 		}
 	}

@@ -20,9 +20,6 @@ func runtimeBeforeFork()
 //go:linkname runtimeAfterFork syscall.runtime_AfterFork
 func runtimeAfterFork()
 
-//go:linkname runtimeAfterForkInChild syscall.runtime_AfterForkInChild
-func runtimeAfterForkInChild()
-
 //go:linkname runtimeBeforeExec syscall.runtime_BeforeExec
 func runtimeBeforeExec()
 
