@@ -153,8 +153,12 @@ func (h *here) run(text string) error {
 	r, err := h.ask.watch(h.store, background.Task{Text: text}, func(t background.Task) (*ran, error) { return h.shell.run(ctx, t) }, printLine)
 	cancel()
 	<-watched
+	interrupted := h.typed && got == syscall.SIGINT
 	if err != nil {
-		return err
+		if !interrupted || !errors.Is(err, context.Canceled) {
+			return err
+		}
+		r = &ran{} // it had not begun
 	}
 	if r.DirAfter != "" {
 		h.dir = r.DirAfter
@@ -162,7 +166,7 @@ func (h *here) run(text string) error {
 	h.p.code = r.Exit
 	if s, ok := got.(syscall.Signal); ok {
 		h.p.code = exitSignal + int(s)
-		h.stopped = !h.typed || s != syscall.SIGINT
+		h.stopped = !interrupted
 	}
 	h.p.tellRan(r)
 	if h.typed && h.p.code != 0 && !h.p.quiet {

@@ -6,9 +6,11 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -47,6 +49,7 @@ func Main(m *testing.M, helpers Helpers) int {
 		}
 		return f(os.Args[1:])
 	}
+	heedSignals()
 	code := m.Run()
 	cleanShared()
 	// Some tests are root's alone, and others truly can't be skipped by root.
@@ -59,6 +62,16 @@ func Main(m *testing.M, helpers Helpers) int {
 		}
 	}
 	return code
+}
+
+// heedSignals has what tests start begin as usual where this process was told to
+// ignore signals, as by nohup(1): a program inherits that.
+func heedSignals() {
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // Go handles the others anyway
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 }
 
 // wholeRun reports whether no flag left tests out.

@@ -131,10 +131,39 @@ func TestTerminalSession(t *testing.T) {
 		s.shows(`(?m)^runner: exit code 130$`)
 		p.gone(pid)
 		s.tmux("send-keys", "half", "C-c")
+		s.shows(`(?m)\$ (half)?\^C\n\S* \$ *$`)
 		s.tmux("send-keys", "(exit 7)", "Enter")
 		s.shows(`(?m)^runner: exit code 7$`)
 		s.tmux("send-keys", "C-d")
 		s.shows(`code=7`)
+	})
+}
+
+// Ctrl-C while the shell is still starting ends no session either.
+func TestTerminalSessionStarts(t *testing.T) {
+	each(t, func(t *testing.T, p *place) {
+		testenv.NeedTool(t, "tmux")
+		shell := filepath.Join(p.Home, "bash")
+		script := func(text string) {
+			t.Helper()
+			if err := os.WriteFile(shell+".new", []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Rename(shell+".new", shell); err != nil {
+				t.Fatal(err)
+			}
+		}
+		script("echo $$ >starting; exec sleep 300")
+		s := p.onScreen("TERM=screen", "session --shell "+shell)
+		s.shows(`(?m)^\S* \$ *$`)
+		s.tmux("send-keys", "echo first", "Enter")
+		pid := p.pidIn("starting")
+		s.tmux("send-keys", "C-c")
+		s.shows(`(?m)runner: exit code 130$`)
+		p.gone(pid)
+		script(`exec /bin/bash "$@"`)
+		s.tmux("send-keys", "echo second", "Enter")
+		s.shows(`(?m)^second$`)
 	})
 }
 
