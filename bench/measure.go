@@ -25,6 +25,12 @@ type sample struct {
 // times in the given order. The first tenth of the rounds isn't counted, nor
 // part of rounds. Any failure ends it.
 func interleave(rounds int, cs []contender) ([]sample, error) {
+	return interleaveThen(rounds, cs, func() error { return nil })
+}
+
+// interleaveThen is interleave with what is to be done after each run, in time
+// that isn't counted.
+func interleaveThen(rounds int, cs []contender, then func() error) ([]sample, error) {
 	out := make([]sample, len(cs))
 	for i, c := range cs {
 		out[i] = sample{name: c.name, times: make([]time.Duration, 0, rounds)}
@@ -35,6 +41,9 @@ func interleave(rounds int, cs []contender) ([]sample, error) {
 			start := time.Now()
 			err := c.run()
 			took := time.Since(start)
+			if err == nil {
+				err = then()
+			}
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", c.name, err)
 			}

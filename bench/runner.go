@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,19 +18,22 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
 )
 
+// runnerPolicies are those that a runner is measured with.
+var runnerPolicies = []struct {
+	name string
+	p    policy.Policy
+}{
+	{"runner, unconfined", policy.Policy{Mode: policy.Unconfined}},
+	{"runner, Landlock", policy.Policy{Mode: policy.WorkspaceWrite, NoProtect: true}},
+	{"runner, Landlock and mounts", policy.Policy{Mode: policy.WorkspaceWrite}},
+}
+
 // runs compares a runner with os/exec, on a command that does nothing: its
 // start, its capture, and all that is asked at its end.
 func (b *bench) runs() (section, error) {
 	s := section{Title: "run of sh -c true by a Go program, with its output", As: b.as, Rounds: b.rounds, Against: []string{"os/exec"}}
 	cs := []contender{{"os/exec", b.combinedOutput}}
-	for _, w := range []struct {
-		name string
-		p    policy.Policy
-	}{
-		{"runner, unconfined", policy.Policy{Mode: policy.Unconfined}},
-		{"runner, Landlock", policy.Policy{Mode: policy.WorkspaceWrite, NoProtect: true}},
-		{"runner, Landlock and mounts", policy.Policy{Mode: policy.WorkspaceWrite}},
-	} {
+	for _, w := range runnerPolicies {
 		r, spec, err := b.newRunner(w.p)
 		if err != nil {
 			return s, err
@@ -38,6 +42,37 @@ func (b *bench) runs() (section, error) {
 		cs = append(cs, contender{w.name, func() error { return runOnce(r, spec) }})
 	}
 	got, err := interleave(b.rounds, cs)
+	s.rows(got)
+	return s, err
+}
+
+// starts compares how soon a started command is the caller's to watch.
+func (b *bench) starts() (section, error) {
+	s := section{Title: "start of sh -c true by a Go program, until it is handed over", As: b.as, Rounds: b.rounds, Against: []string{"os/exec"}}
+	var wait func() error // for what was started last
+	cs := []contender{{"os/exec", func() error {
+		cmd := exec.Command("/bin/sh", "-c", "true")
+		cmd.Env, cmd.Dir = b.env(), b.dir
+		var out bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &out
+		wait = cmd.Wait
+		return cmd.Start()
+	}}}
+	for _, w := range runnerPolicies {
+		r, spec, err := b.newRunner(w.p)
+		if err != nil {
+			return s, err
+		}
+		defer func() { _ = r.Close(context.Background()) }()
+		cs = append(cs, contender{w.name, func() error {
+			e, err := r.Start(context.Background(), spec)
+			if err == nil {
+				wait = func() error { return e.Wait(context.Background()) }
+			}
+			return err
+		}})
+	}
+	got, err := interleaveThen(b.rounds, cs, func() error { return wait() })
 	s.rows(got)
 	return s, err
 }

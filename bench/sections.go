@@ -57,6 +57,7 @@ func measure(o options) (all []section, err error) {
 		{"drain", b.drain},
 		{"search", b.search},
 		{"pages", b.pages},
+		{"handover", b.starts},
 		{"run", b.runs},
 		{"parallel", b.parallel},
 		{"host", b.hosts},
@@ -104,6 +105,8 @@ func (b *bench) prepare() error {
 	in.dir = b.repo
 	for _, args := range [][]string{
 		{"init", "--quiet", "--initial-branch=main"},
+		{"config", "gc.auto", "0"}, // nothing tidies up meanwhile
+		{"config", "maintenance.auto", "false"},
 		{"add", "--all"},
 		{"commit", "--quiet", "--message=files"},
 		{"worktree", "add", "--quiet", "-b", "tree", b.tree},
