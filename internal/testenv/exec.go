@@ -90,16 +90,15 @@ func CommandContext(ctx context.Context, t testing.TB, name string, args ...stri
 }
 
 // settle returns the processes that carry the mark once there are none, or
-// after a short while: a killed process takes a moment to go.
+// after a while: a killed process takes a moment to go, on a busy machine more.
 func settle(cookie string) []int {
-	var pids []int
-	for range 50 {
-		if pids = marked(cookie); len(pids) == 0 {
-			return nil
+	for deadline := time.Now().Add(settleTime); ; {
+		pids := marked(cookie)
+		if len(pids) == 0 || time.Now().After(deadline) {
+			return pids
 		}
 		time.Sleep(10 * time.Millisecond) //nolint:forbidigo // the processes aren't our children: nothing can be waited for
 	}
-	return pids
 }
 
 // marked returns the processes with the given line in their environment.

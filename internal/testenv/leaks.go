@@ -34,7 +34,7 @@ func CheckGoroutines(t testing.TB) {
 	signal.Stop(c)
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for range 500 {
+		for deadline := time.Now().Add(settleTime); time.Now().Before(deadline); {
 			if runtime.NumGoroutine() <= before {
 				return
 			}

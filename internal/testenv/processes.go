@@ -13,6 +13,10 @@ import (
 // machine.
 const patience = 30 * time.Second
 
+// settleTime is how long what is to be gone at the end of a test may still be
+// there. Tests of what stays make it shorter.
+var settleTime = patience
+
 // Lives reports whether there is a process of that number that hasn't ended.
 func Lives(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")

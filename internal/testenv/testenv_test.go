@@ -55,6 +55,14 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// stays makes what stays be noticed soon.
+func stays(t *testing.T) {
+	t.Helper()
+	old := settleTime
+	settleTime = 200 * time.Millisecond
+	t.Cleanup(func() { settleTime = old })
+}
+
 // recorder is a testing.TB that notes failures and runs its own cleanups.
 type recorder struct {
 	testing.TB
@@ -176,6 +184,7 @@ func TestUnknownHelper(t *testing.T) {
 }
 
 func TestLeftoverIsFoundAndKilled(t *testing.T) {
+	stays(t)
 	NeedTool(t, "sleep")
 	r := &recorder{TB: t}
 	pid, err := strconv.Atoi(strings.TrimSpace(Output(t, Helper(r, "background"))))
@@ -197,6 +206,7 @@ func TestLeftoverIsFoundAndKilled(t *testing.T) {
 }
 
 func TestCommandNotWaitedFor(t *testing.T) {
+	stays(t)
 	r := &recorder{TB: t}
 	cmd := Helper(r, "hang")
 	if err := cmd.Start(); err != nil {
@@ -212,7 +222,7 @@ func TestCommandNotWaitedFor(t *testing.T) {
 func TestCommandDeadline(t *testing.T) {
 	r := &recorder{TB: t}
 	cmd := Helper(r, "hang")
-	late := &deadline{r, time.Now().Add(3*grace + 300*time.Millisecond)}
+	late := &deadline{r, time.Now().Add(3*grace + 3*time.Second)}
 	c := CommandContext(t.Context(), late, cmd.Path)
 	c.Env = cmd.Env
 	start := time.Now()
@@ -236,6 +246,7 @@ type deadline struct {
 func (d *deadline) Deadline() (time.Time, bool) { return d.at, true }
 
 func TestCheckFDs(t *testing.T) {
+	stays(t)
 	r := &recorder{TB: t}
 	CheckFDs(r)
 	f, err := os.Open("/dev/null")
@@ -249,6 +260,7 @@ func TestCheckFDs(t *testing.T) {
 }
 
 func TestCheckProcesses(t *testing.T) {
+	stays(t)
 	r := &recorder{TB: t}
 	cmd := Command(t, "sleep", "60")
 	cmd.Env = append(cmd.Env, CheckProcesses(r))
@@ -265,6 +277,7 @@ func TestCheckProcesses(t *testing.T) {
 }
 
 func TestCheckGoroutines(t *testing.T) {
+	stays(t)
 	r := &recorder{TB: t}
 	CheckGoroutines(r)
 	stop := make(chan struct{})

@@ -215,6 +215,10 @@ func copyFile(to, from string) error {
 		return err
 	}
 	defer in.Close()
+	// A child that another test is just starting has our descriptors until its
+	// exec, and while one of them can write to it a program isn't executed.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {
 		return err
