@@ -172,7 +172,7 @@ func TestCreateRefused(t *testing.T) {
 func TestKillStorm(t *testing.T) {
 	g := create(t, policy.Limits{Pids: 200})
 	leader := start(t, g.helper(t, "storm"))
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for {
 		pids, err := g.Procs()
 		if err != nil || time.Now().After(deadline) {
@@ -202,7 +202,7 @@ func TestKillBySignals(t *testing.T) {
 	g := create(t, policy.Limits{Pids: 60})
 	leader := start(t, g.helper(t, "storm"))
 	p := &g.parts[0]
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if !retry(ctx, func() bool { pids, _ := p.procs(); return len(pids) > 3 }) {
 		t.Fatal("no storm")
@@ -232,7 +232,7 @@ func TestFreeze(t *testing.T) {
 	if err := g.Thaw(); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if !retry(ctx, func() bool { return ticks(t, pid) > before }) {
 		t.Error("it didn't go on")
@@ -328,7 +328,7 @@ func TestPidsLimited(t *testing.T) {
 func TestThrottled(t *testing.T) {
 	g := create(t, policy.Limits{CPUs: 0.05})
 	pid := start(t, g.plan("sh", "-c", "while :; do :; done"))
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if !retry(ctx, func() bool { s, _ := g.Stats(); return valueOf(s.Throttled) > 0 }) {
 		t.Error("it was never throttled")
@@ -375,13 +375,16 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	if !exists() {
-		t.Error("the group was gone before the sweep")
-	}
-	// Other limits find it too.
-	if _, err := place(t, policy.Limits{CPUs: 1}).Sweep(t.Context()); err != nil {
-		t.Error(err)
-	}
+	// Other limits find it too. Somebody else on this machine may be sweeping just
+	// now, and then has it.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	retry(ctx, func() bool {
+		if _, err := place(t, policy.Limits{CPUs: 1}).Sweep(ctx); err != nil {
+			t.Error(err)
+		}
+		return !exists()
+	})
 	for _, h := range mine.place.machine.hierarchies {
 		if _, err := os.Stat(h.own + "/" + name); err == nil {
 			t.Errorf("%s/%s is left", h.own, name)

@@ -25,8 +25,12 @@ func TestLinger(t *testing.T) {
 				if linger != "" {
 					args = append(args, "--linger", linger)
 				}
+				rest := "0.3" // seconds
+				if want == "" {
+					rest = "60"
+				}
 				cmd := u.Command(t, testenv.BuildLauncher(t), append(args, ".", "--", "sh", "-c",
-					`(sleep 0.3; echo late >late) & exit 5`)...)
+					"(sleep "+rest+"; echo late >late) & exit 5")...)
 				cmd.Dir = dir
 				if err := cmd.Run(); cmd.ProcessState.ExitCode() != 5 {
 					t.Errorf("%s: %v; want exit code 5", backend, err)
@@ -77,7 +81,7 @@ func TestSuperviseParent(t *testing.T) {
 			return dir, func() { _ = cmd.Wait() }
 		}
 		dir, wait := start()
-		for deadline := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 			if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
 				break
 			}

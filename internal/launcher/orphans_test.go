@@ -32,7 +32,7 @@ func TestSuperviseReaps(t *testing.T) {
 				t.Fatalf("%q, %v", line, err)
 			}
 			guard := strings.TrimSpace(childrenOf(t, fmt.Sprint(cmd.Process.Pid)))
-			for end := time.Now().Add(20 * time.Second); ; <-time.After(time.Millisecond) {
+			for end := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) {
 				children := strings.Fields(childrenOf(t, guard))
 				if len(children) == 1 {
 					break

@@ -46,7 +46,7 @@ func start(t *testing.T, script string) (*Tree, string) {
 // end kills until nothing is left.
 func end(t *testing.T, tree *Tree) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); len(tree.Signal(syscall.SIGKILL)) > 0; {
+	for deadline := time.Now().Add(time.Minute); len(tree.Signal(syscall.SIGKILL)) > 0; {
 		if time.Now().After(deadline) {
 			t.Errorf("left: %v", tree.Scan())
 			return
@@ -142,11 +142,19 @@ func TestAlone(t *testing.T) {
 	} {
 		tree, _ := start(t, script)
 		await(t, func() bool { e, ok := read(tree.leader); return ok && e.state == 'Z' })
-		tree.made = time.Now()
-		if got := tree.alone(); got != want && (want || tree.made.Add(young).After(time.Now())) {
-			if last, _ := lastNumber(); last-tree.leader <= fewNumbers {
-				t.Errorf("%q: alone() = %v; want %v", script, got, want)
+		// On a busy machine it may not be young any more when it is looked at, or
+		// too many numbers may have been given since: then another one.
+		got := false
+		for try := 0; !got && try < 100; try++ {
+			if last, _ := lastNumber(); last < tree.leader || last-tree.leader > fewNumbers/2 {
+				tree, _ = start(t, script)
+				await(t, func() bool { e, ok := read(tree.leader); return ok && e.state == 'Z' })
 			}
+			tree.made = time.Now()
+			got = tree.alone()
+		}
+		if got != want {
+			t.Errorf("%q: alone() = %v; want %v", script, got, want)
 		}
 		tree.made = time.Now().Add(-time.Hour)
 		if tree.alone() {
@@ -186,7 +194,7 @@ func comm(pid int) string {
 // await polls until ok.
 func await(t *testing.T, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !ok(); {
+	for deadline := time.Now().Add(time.Minute); !ok(); {
 		if time.Now().After(deadline) {
 			t.Fatal("it didn't come to be")
 		}

@@ -51,7 +51,7 @@ func TestAwaitingInput(t *testing.T) {
 				return got != ""
 			}
 			if tt.want != "" {
-				for deadline := time.Now().Add(20 * time.Second); !look() && time.Now().Before(deadline); {
+				for deadline := time.Now().Add(time.Minute); !look() && time.Now().Before(deadline); {
 					<-time.After(5 * time.Millisecond)
 				}
 			} else {

@@ -81,6 +81,10 @@ func startDirect(s *launch.Sandbox, spec *runner.Spec, guard bool, open func(*ru
 	return p, nil
 }
 
+// groupRound is how long a control group is waited for to be empty, before whoever
+// kills looks again.
+const groupRound = time.Second
+
 func (p *direct) Pid() int { return p.cmd.Pid() }
 
 func (p *direct) Ended() <-chan struct{} { return p.ended }
@@ -93,7 +97,7 @@ func (p *direct) Signal(s syscall.Signal) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if g := p.cmd.ControlGroup(); g != nil && s == syscall.SIGKILL {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), groupRound)
 		defer cancel()
 		return g.Kill(ctx)
 	}

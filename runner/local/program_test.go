@@ -69,7 +69,7 @@ func TestSession(t *testing.T) {
 			gone(t, out.String())
 		}
 		// So does the shell's own end.
-		got, r := do("setsid sh -c 'echo $$; exec sleep 300' & sleep 0.1; exit 3")
+		got, r := do("setsid sh -c 'echo $$; : >up; exec sleep 300' & until [ -e up ]; do sleep 0.02; done; exit 3")
 		if r.Code != 3 || !r.Ended || !r.Fresh {
 			t.Errorf("exit 3: %q, %+v", got, r)
 		}

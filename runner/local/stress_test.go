@@ -54,7 +54,7 @@ func children(t *testing.T) []string {
 // settled waits until a number isn't larger than it was.
 func settled(t *testing.T, what string, was int, now func() int) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); now() > was; <-time.After(10 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); now() > was; <-time.After(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Errorf("%d %s; %d before", now(), what, was)
 			return
@@ -100,7 +100,7 @@ func TestManyShort(t *testing.T) {
 
 // Those who wait for many commands at once need no threads for it.
 func TestManyAtOnce(t *testing.T) {
-	n := long(100, 500)
+	n := long(100, 500) + runtime.GOMAXPROCS(0)
 	r := newRunner(t, runner.Config{Executor: executor(t, ways["direct"])})
 	s, err := r.Resolve(runner.Request{Command: "echo started; exec sleep 1000"})
 	if err != nil {
@@ -122,7 +122,7 @@ func TestManyAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := threads(t); got > before+20 {
+	if got := threads(t); got > before+20+runtime.GOMAXPROCS(0) { // so many may just be running
 		t.Errorf("%d threads for %d commands; %d before", got, n, before)
 	}
 	var wg sync.WaitGroup
@@ -243,7 +243,7 @@ func TestHostKilled(t *testing.T) {
 					t.Fatal(err)
 				}
 				_ = cmd.Wait()
-				deadline := time.Now().Add(20 * time.Second)
+				deadline := time.Now().Add(time.Minute)
 				for left := testenv.WorkingIn(t, dir); len(left) > 0; left = testenv.WorkingIn(t, dir) {
 					if time.Now().After(deadline) {
 						t.Fatalf("round %d: %d processes are left, as %s", i, len(left), left[0])
@@ -257,7 +257,7 @@ func TestHostKilled(t *testing.T) {
 
 // A command in the background costs little memory, no timer and no thread.
 func TestIdleCost(t *testing.T) {
-	n := long(50, 200)
+	n := long(50, 200) + runtime.GOMAXPROCS(0)
 	r := newRunner(t, runner.Config{Executor: executor(t, ways["direct"]), Timeout: runner.None, AllowNoTimeout: true})
 	s, err := r.Resolve(runner.Request{Command: "exec sleep 1000", SoftTimeout: time.Nanosecond})
 	if err != nil {
@@ -284,7 +284,7 @@ func TestIdleCost(t *testing.T) {
 	} else {
 		t.Logf("%d bytes for each of %d commands", each, n)
 	}
-	if got := threads(t); got > beforeThreads+10 {
+	if got := threads(t); got > beforeThreads+10+runtime.GOMAXPROCS(0) {
 		t.Errorf("%d threads; %d before", got, beforeThreads)
 	}
 }

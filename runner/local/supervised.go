@@ -267,7 +267,7 @@ func (p *supervised) Streams() runner.Streams { return p.files.streams }
 
 // patience is how long the guard has to end everything when the command has
 // been killed, before the launcher is, which ends everything too.
-const patience = time.Second
+const patience = 3 * time.Second
 
 // Signal sends a signal to all processes of the command. SIGKILL to the first
 // one makes the guard kill the rest, in its domain, which nothing leaves.

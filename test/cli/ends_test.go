@@ -70,13 +70,27 @@ func TestRunSecondSignal(t *testing.T) {
 			t.Fatal(err)
 		}
 		pids := p.treePids()
-		for range 2 {
-			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-				t.Fatal(err)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_ = cmd.Wait()
+		}()
+		// Two that come before the first was taken are one.
+		tick := time.NewTicker(100 * time.Millisecond)
+		defer tick.Stop()
+		for deadline := time.After(time.Minute); ; {
+			_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
+			select {
+			case <-ended:
+			case <-tick.C:
+				continue
+			case <-deadline:
+				t.Error("it waits on")
+				_ = cmd.Process.Kill()
+				<-ended
 			}
-			time.Sleep(50 * time.Millisecond)
+			break
 		}
-		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != 130 {
 			t.Errorf("exit code %d; want 130", got)
 		}

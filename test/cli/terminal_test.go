@@ -54,12 +54,14 @@ func (s *screen) shows(pattern string) string {
 func TestTerminal(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {
 		testenv.NeedTool(t, "tmux")
-		s := p.onScreen("TERM=screen", `run 'echo first; sleep 3; printf "no end"; sleep 2; echo; echo last'`)
+		s := p.onScreen("TERM=screen", `run 'echo first; until [ -e one ]; do sleep 0.1; done; printf "no end"; until [ -e two ]; do sleep 0.1; done; echo; echo last'`)
 		text := s.shows(`(?m)^first\n\d.*s of 2m0s \| memory .* \| cpu \d+% \| processes [1-9]\d* \| output 6 B$`)
 		if strings.Count(text, "memory") != 1 {
 			t.Errorf("the line is there more than once:\n%s", text)
 		}
+		p.Write("one", "")
 		s.shows(`(?m)^first\nno end$`)
+		p.Write("two", "")
 		s.shows(`(?m)^first\nno end\nlast\nrunner: exit code 0, after .*[^|]*\n(.*\n)?code=0$`)
 	})
 }
