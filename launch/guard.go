@@ -16,23 +16,33 @@ import (
 // signalABI is the version of Landlock that can keep signals in.
 const signalABI = 6
 
-// HasGuardDomain reports whether a guard of commands under p has a domain that
-// keeps signals in, with the commands one deeper, so that it kills everything in
-// it by one call. A domain forbids moves between folders unless it handles them,
-// and one that does forbids mounts: where commands may get mounts there is none.
-// Nor is there one where nothing is to be confined, since it would be. The guard
-// then kills its children until it has none, as it does below ABI 6. Without
-// /proc no descendant is found.
+// guardDomain reports whether a guard of commands under p has a domain that keeps
+// signals in, with the commands one deeper, so that it kills everything in it by
+// one call. There is none where nothing is to be confined, since it would be: the
+// guard then kills its children until it has none, as it does below ABI 6.
+func guardDomain(p policy.Policy) bool {
+	return landlock.Probe().ABI >= signalABI && p.Mode != policy.Unconfined
+}
+
+// HasGuardDomain reports whether a guard that is a program has such a domain. It
+// forbids moves between folders unless it handles them, and one that does forbids
+// mounts: where commands may get mounts there is none. Without /proc no descendant
+// is found.
 func HasGuardDomain(p policy.Policy, o Options) bool {
-	return landlock.Probe().ABI >= signalABI && p.Mode != policy.Unconfined &&
-		(!Mounts(p, o) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
+	return guardDomain(p) && (!Mounts(p, o) || unix.Access("/proc/self/stat", unix.R_OK) != nil)
 }
 
 // GuardDomain makes the domain of such a guard; its FD is negative if there is
 // none. The caller closes it.
 func GuardDomain(p policy.Policy, o Options) (*landlock.Domain, error) {
+	return newGuardDomain(HasGuardDomain(p, o))
+}
+
+// newGuardDomain makes a domain, if there is to be one. In it files can be moved
+// between folders, as outside.
+func newGuardDomain(has bool) (*landlock.Domain, error) {
 	var rs landlock.Ruleset
-	if HasGuardDomain(p, o) {
+	if has {
 		rs.Scoped = unix.LANDLOCK_SCOPE_SIGNAL
 		rs.HandledFS = unix.LANDLOCK_ACCESS_FS_REFER
 		rs.Paths = []landlock.PathRule{{Grant: policy.Grant{Path: "/"}, Rights: unix.LANDLOCK_ACCESS_FS_REFER}}
@@ -43,7 +53,7 @@ func GuardDomain(p policy.Policy, o Options) (*landlock.Domain, error) {
 // CanGuard reports whether [Cmd.Guard] works here: from Linux 5.9 on, where the
 // guard has a domain of its own or finds its children ([SeesChildren]).
 func (s *Sandbox) CanGuard() bool {
-	return spawn.CanGuard() && (SeesChildren() || HasGuardDomain(s.policy, s.options))
+	return spawn.CanGuard() && (SeesChildren() || guardDomain(s.policy))
 }
 
 // SeesChildren reports whether /proc lists a process's children, by the numbers
@@ -59,7 +69,7 @@ var errNoGuard = errors.New("no guard can find what a command has started: /proc
 
 // startGuarded starts a plan below a guard.
 func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
-	d, err := GuardDomain(c.sandbox.policy, c.sandbox.options)
+	d, err := newGuardDomain(guardDomain(c.sandbox.policy))
 	if err != nil {
 		return nil, &SetupError{Stage: StageRules, Err: err}
 	}

@@ -34,7 +34,7 @@ const (
 //go:norace
 //go:nocheckptr
 func (g *program) run(forked bool) {
-	if g.mapIDs() && g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.follow() && g.restrict() {
+	if (g.mounted || g.mapIDs()) && g.session() && g.signals(forked) && g.enter() && g.descriptors() && g.follow() && g.restrict() {
 		_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(g.path)), uintptr(unsafe.Pointer(&g.argv[0])), uintptr(unsafe.Pointer(&g.env[0])))
 		g.fail(StageExec, 0, e)
 	}
@@ -138,7 +138,7 @@ func (g *program) rank() bool {
 			return g.fail(StageNice, 0, e)
 		}
 	}
-	return g.writeFiles(g.oomScoreAdj, StageOOMScoreAdj)
+	return g.writeFiles(g.proc, g.oomScoreAdj, StageOOMScoreAdj)
 }
 
 // enter moves the process to where it belongs: control groups, mounts and
@@ -157,7 +157,7 @@ func (g *program) enter() bool {
 			return g.fail(StageCgroup, i, e)
 		}
 	}
-	if len(g.mounts) > 0 && !g.mountAll() {
+	if len(g.mounts) > 0 && !g.mounted && !g.mountAll() {
 		return false
 	}
 	if g.dir != nil {

@@ -37,8 +37,10 @@ type program struct {
 	socket      int              // where its listener is sent; -1 without one
 	message     *rights
 	idMaps      []procFile
+	proc        uintptr    // the folder that oomScoreAdj is relative to
 	oomScoreAdj []procFile // one or none
 	mounts      []mount
+	mounted     bool // the guard has made the namespaces and the mounts
 	slots       [MaxMountSlots]int
 	rules       []rule
 	joins       []join // of a child that makes mounts and is no program
@@ -104,10 +106,10 @@ func compile(p *Plan) (*program, error) {
 	bad := func(name string) error {
 		return &Error{Stage: StagePlan, Errno: syscall.EINVAL, Name: name}
 	}
-	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, socket: -1, umask: -1}
+	g := &program{plan: p, ruleset: p.RulesetFD, pipe: -1, socket: -1, umask: -1, proc: atFdCwd}
 
 	if p.Guard != nil {
-		g.guard = newGuardian(p.Guard)
+		g.guard = newGuardian(p)
 	}
 	var err error
 	if g.path, err = syscall.BytePtrFromString(p.Path); err != nil || p.Path == "" {
@@ -150,7 +152,11 @@ func compile(p *Plan) (*program, error) {
 	}
 	g.addRlimits(p.Rlimits)
 	if p.OOMScoreAdj != nil {
-		path, _ := syscall.BytePtrFromString("/proc/self/oom_score_adj")
+		name := "/proc/self/oom_score_adj"
+		if g.guard != nil && g.guard.namespaces != 0 {
+			name = "self/oom_score_adj" // what is mounted may cover the former
+		}
+		path, _ := syscall.BytePtrFromString(name)
 		g.oomScoreAdj = []procFile{{path, strconv.AppendInt(nil, int64(*p.OOMScoreAdj), 10)}}
 	}
 	if p.Caps != nil {

@@ -86,7 +86,7 @@ func (g *program) startInside() (*Process, error) {
 }
 
 func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
-	flags := unix.CLONE_VFORK | unix.CLONE_VM | pidfdFlag | g.plan.Namespaces
+	flags := unix.CLONE_VFORK | unix.CLONE_VM | pidfdFlag | g.plan.Namespaces&^g.guard.inside()
 	if fd := g.plan.CgroupFD; fd != 0 {
 		g.clone = cloneArgs{
 			flags:      uint64(flags) | unix.CLONE_INTO_CGROUP,
@@ -96,7 +96,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		}
 	}
 
-	guarded, err := g.guard.open()
+	guarded, err := g.openGuard()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		syscall.ForkLock.Unlock()
 		guarded.drop()
-		g.guard.forked()
+		g.forked()
 		return nil, &Error{Stage: StageClone, Errno: err.(syscall.Errno), Name: "pipe"}
 	}
 	g.pipe = pipe[1]
@@ -115,7 +115,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	if err != nil {
 		syscall.ForkLock.Unlock()
 		guarded.drop()
-		g.guard.forked()
+		g.forked()
 		_, _ = unix.Close(pipe[0]), unix.Close(pipe[1])
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 	runtimeAfterFork()
 	// Before another start's guard is made, which would hold a copy.
 	_ = unix.Close(pipe[1])
-	g.guard.forked()
+	g.forked()
 	syscall.ForkLock.Unlock()
 	runtime.KeepAlive(g)
 
@@ -186,7 +186,7 @@ func (g *program) fork(flags uintptr) (pid, errno uintptr) {
 	forking = g
 	runtimeBeforeFork()
 	if g.guard != nil {
-		pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
+		pid, _, e := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(syscall.SIGCHLD)|g.guard.namespaces, 0, 0, 0, 0, 0)
 		if e != 0 || pid != 0 {
 			return pid, uintptr(e)
 		}

@@ -22,6 +22,9 @@ type Guard struct {
 	// DomainFD, if not zero, is a Landlock ruleset that the guard enforces upon
 	// itself, and so upon the program. It must keep signals in: all processes
 	// in it but the guard are then killed by one call; one that doesn't is refused.
+	// Nothing that forks outruns that: who is about to be killed can't fork. Mounts
+	// are made before, which domains forbid, in namespaces that the guard is in, too.
+	//
 	// Without it the guard kills its children until it has none; those of them it
 	// finds by /proc, and refuses where that shows others (ESRCH).
 	DomainFD int
@@ -101,9 +104,10 @@ func (r *guardRecord) bytes() []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(r)), unsafe.Sizeof(*r))
 }
 
-// open makes what the guard and its caller reach each other by. A nil guardian
-// needs nothing.
-func (w *guardian) open() (*Guarded, error) {
+// openGuard makes what the guard and its caller reach each other by, if there is
+// to be one, and what the program needs that can't find it below the guard.
+func (g *program) openGuard() (*Guarded, error) {
+	w := g.guard
 	if w == nil {
 		return nil, nil
 	}
@@ -124,6 +128,14 @@ func (w *guardian) open() (*Guarded, error) {
 		return fail("pidfd", err)
 	}
 	fds = append(fds, host)
+	if w.inside() != 0 && len(g.oomScoreAdj) > 0 {
+		proc, err := unix.Open("/proc", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fail("/proc", err)
+		}
+		fds = append(fds, proc)
+		g.proc = uintptr(proc)
+	}
 	var status [2]int
 	if err := unix.Pipe2(status[:], unix.O_CLOEXEC); err != nil {
 		return fail("pipe", err)
@@ -132,10 +144,13 @@ func (w *guardian) open() (*Guarded, error) {
 	return &Guarded{end: end, status: status[0]}, nil
 }
 
-// forked closes in the caller what is the guard's.
-func (w *guardian) forked() {
-	if w != nil {
+// forked closes in the caller what is the guard's and the program's.
+func (g *program) forked() {
+	if w := g.guard; w != nil {
 		_, _ = unix.Close(int(w.host)), unix.Close(int(w.status))
+		if g.proc != atFdCwd {
+			_ = unix.Close(int(g.proc))
+		}
 	}
 }
 
@@ -157,8 +172,11 @@ func (g *Guarded) begun() bool {
 }
 
 // newGuardian lays out what a guard needs.
-func newGuardian(g *Guard) *guardian {
-	w := &guardian{domain: g.DomainFD, linger: int64(g.Linger)}
+func newGuardian(p *Plan) *guardian {
+	w := &guardian{domain: p.Guard.DomainFD, linger: int64(p.Guard.Linger)}
+	if w.domain != 0 && p.Namespaces&unix.CLONE_NEWNS != 0 {
+		w.namespaces = p.Namespaces & (unix.CLONE_NEWUSER | unix.CLONE_NEWNS)
+	}
 	w.children, _ = syscall.BytePtrFromString("/proc/thread-self/children")
 	w.self, _ = syscall.BytePtrFromString("/proc/self")
 	w.root, _ = syscall.BytePtrFromString("/")

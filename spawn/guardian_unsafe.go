@@ -14,7 +14,10 @@ import (
 // guardian is what a guard works with, in memory that is there before the fork.
 type guardian struct {
 	domain int
-	linger int64 // in nanoseconds
+	// namespaces are those that the guard itself is made in, and makes the mounts
+	// of, since in its domain nobody could.
+	namespaces uintptr
+	linger     int64 // in nanoseconds
 	// Descriptors: an eventfd by which the caller ends everything, a pidfd of the
 	// caller's, the end of a pipe for records, and a signalfd for SIGCHLD. A copy
 	// that somebody else holds of one keeps nothing from being seen.
@@ -43,6 +46,14 @@ func exit(code uintptr) {
 	}
 }
 
+// inside are the namespaces that a guard, if there is one, is in with the program.
+func (w *guardian) inside() uintptr {
+	if w == nil {
+		return 0
+	}
+	return w.namespaces
+}
+
 // refuse says why there is no program, and ends the guard.
 //
 //go:nosplit
@@ -50,6 +61,15 @@ func exit(code uintptr) {
 //go:nocheckptr
 func (g *program) refuse(s Stage, e syscall.Errno) {
 	g.fail(s, 0, e)
+	g.abandon()
+}
+
+// abandon ends the guard when a step has failed.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) abandon() {
 	syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
 	exit(253)
 }
@@ -85,6 +105,12 @@ func (w *guardian) prepare(g *program) {
 			g.refuse(StageSession, syscall.ESRCH)
 		}
 		return
+	}
+	if w.namespaces != 0 {
+		if !g.mapIDs() || !g.mountAll() {
+			g.abandon()
+		}
+		g.mounted = true
 	}
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
 		g.refuse(StageNoNewPrivs, e)

@@ -15,18 +15,18 @@ import (
 //go:norace
 //go:nocheckptr
 func (g *program) mapIDs() bool {
-	return g.writeFiles(g.idMaps, StageIDMap)
+	return g.writeFiles(atFdCwd, g.idMaps, StageIDMap)
 }
 
-// writeFiles writes files of the child's own in /proc.
+// writeFiles writes files of the child's own in /proc, by their paths from dir.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func (g *program) writeFiles(files []procFile, stage Stage) bool {
+func (g *program) writeFiles(dir uintptr, files []procFile, stage Stage) bool {
 	for i := 0; i < len(files); i++ {
 		f := &files[i]
-		fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, atFdCwd, uintptr(unsafe.Pointer(f.path)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
+		fd, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, dir, uintptr(unsafe.Pointer(f.path)), unix.O_WRONLY|unix.O_CLOEXEC, 0, 0, 0)
 		if e == 0 {
 			_, _, e = syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(&f.data[0])), uintptr(len(f.data)))
 			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
