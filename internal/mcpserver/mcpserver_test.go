@@ -81,7 +81,8 @@ func TestTools(t *testing.T) {
 
 // TestExecute holds the texts to the letter.
 func TestExecute(t *testing.T) {
-	c := newClient(t, Config{Runner: runner.Config{Timeout: time.Second, Stop: runner.Immediate}})
+	c := newClient(t, Config{Runner: runner.Config{Stop: runner.Immediate}})
+	hasty := newClient(t, Config{Runner: runner.Config{Timeout: 3 * time.Second, Stop: runner.Immediate}})
 	if err := os.Mkdir(filepath.Join(c.dir, "sub"), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -99,9 +100,9 @@ func TestExecute(t *testing.T) {
 		{args{"command": `printf '\033[31mred\033[0m\n10%%\r20%%\n'`}, q(inline + "0\nOutput:\nred\n20%\n"), false},
 		{args{"command": "seq 100000"}, q("Command executed in 'DIR'. Exit code: 0\n\nOutput (575.1KB) persisted. Artifact ID: ") + "[0-9A-Z]{26}" +
 			q("\n\nPreview:\n1\n2\n") + "(?s:.*)\n" + `\[\.\.\.[0-9]+ bytes omitted\.\.\.\]` + "\n(?s:.*)" + q("99999\n100000\n\nUse read_command_output tool to view full output if needed."), false},
-		{args{"command": "echo so far; sleep 60", "timeout": 0}, q("The command was terminated after exceeding a user-configured 1s timeout. Do not try to re-run the command.\nCommand executed in terminal within working directory 'DIR'.\nExit code: unknown\nOutput:\nso far\n"), true},
+		{args{"command": "echo so far; sleep 60", "timeout": 0}, q("The command was terminated after exceeding a user-configured 3s timeout. Do not try to re-run the command.\nCommand executed in terminal within working directory 'DIR'.\nExit code: unknown\nOutput:\nso far\n"), true},
 		{args{"command": "kill -SEGV $$"}, q("The command was ended by signal 11 (segmentation fault).\n"+inline+"unknown\nOutput:\n(no output)") + "(?s:.*)", false},
-		{args{"command": "echo so far; sleep 60", "timeout": 0.2}, q("Command is still running in working directory 'DIR' after ") + `0\.[0-9]s` + q(", and goes on in the background. Id: ID\nOutput so far (7 bytes):\nso far\n\nUse read_command_output with this id and offset 7 to see what comes next, and kill_command to end it."), false},
+		{args{"command": "echo so far; sleep 60", "timeout": 2}, q("Command is still running in working directory 'DIR' after ") + `[0-9]+(\.[0-9])?s` + q(", and goes on in the background. Id: ID\nOutput so far (7 bytes):\nso far\n\nUse read_command_output with this id and offset 7 to see what comes next, and kill_command to end it."), false},
 		{args{"command": "seq 100", "head": 2, "tail": 1}, q("Command executed in 'DIR'. Exit code: 0\n\nOutput (292 bytes) persisted. Artifact ID: ID\n\nPreview:\n1\n2\n[...284 bytes omitted...]\n100\n\nUse read_command_output tool to view full output if needed."), false},
 		{args{"command": "seq 3", "head": 2, "tail": 1}, q(inline + "0\nOutput:\n1\n2\n3\n"), false},
 		{args{"command": "seq 100000", "tail": 1}, q("Command executed in 'DIR'. Exit code: 0\n\nOutput (575.1KB) persisted. Artifact ID: ") + "[0-9A-Z]{26}" + q("\n\nPreview:\n[...588888 bytes omitted...]\n100000\n\nUse read_command_output tool to view full output if needed."), false},
@@ -112,6 +113,10 @@ func TestExecute(t *testing.T) {
 		{args{"command": "true", "head": -1}, q("Error: runner: input is invalid: head and tail are numbers of lines"), true},
 	}
 	for _, tt := range tests {
+		c := c
+		if tt.a["timeout"] == 0 {
+			c = hasty
+		}
 		text, r, failed := c.call("execute_command", tt.a)
 		if got := c.within(text, r); !regexp.MustCompile("^"+tt.want+"$").MatchString(got) || failed != tt.failed {
 			t.Errorf("execute_command(%v): %v\n%s\nwant %v\n%s", tt.a, failed, got, tt.failed, tt.want)
@@ -191,6 +196,7 @@ func TestBackground(t *testing.T) {
 	}
 
 	_, r = c.ok("execute_command", args{"command": "echo up; sleep 60", "timeout": 0.1})
+	c.ok("read_command_output", args{"artifact_id": r.ID, "wait": 30})
 	text, k := c.ok("kill_command", args{"id": r.ID})
 	if k.KilledBy != "kill" || !strings.HasPrefix(text, "The command was killed.\n") || !strings.HasSuffix(text, "up\n") || testenv.Lives(r.Pid) {
 		t.Errorf("kill_command: %s, %+v", text, k)
@@ -279,22 +285,41 @@ func TestCancel(t *testing.T) {
 
 func TestProgress(t *testing.T) {
 	c := newClient(t, Config{})
-	p := &mcp.CallToolParams{Name: "execute_command", Arguments: args{"command": "echo out; sleep 2.5"}}
+	p := &mcp.CallToolParams{Name: "execute_command", Arguments: args{"command": "echo out; until [ -e enough ]; do sleep 0.1; done"}}
 	p.SetProgressToken("token")
-	if _, err := c.CallTool(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := c.CallTool(t.Context(), p)
+		ended <- err
+	}()
 	last := 0.0
-	for range 2 {
-		n := <-c.progress
-		if n.ProgressToken != "token" || n.Progress <= last || !strings.HasSuffix(n.Message, ", 4 bytes of output") {
+	for seen := 0; seen < 2; {
+		var n *mcp.ProgressNotificationParams
+		select {
+		case n = <-c.progress:
+		case err := <-ended:
+			t.Fatalf("the call has ended: %v", err)
+		}
+		if n.ProgressToken != "token" || n.Progress <= last {
 			t.Errorf("progress: %+v after %v", n, last)
 		}
-		last = n.Progress
+		if last = n.Progress; strings.HasSuffix(n.Message, ", 4 bytes of output") {
+			seen++
+		} else if seen > 0 || !strings.HasSuffix(n.Message, ", 0 bytes of output") { // it may have taken its time
+			t.Errorf("progress: %+v", n)
+		}
 	}
-	c.ok("execute_command", args{"command": "true"})
-	if len(c.progress) > 0 {
-		t.Errorf("progress that nobody asked for: %+v", <-c.progress)
+	if err := os.WriteFile(filepath.Join(c.dir, "enough"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	c.ok("execute_command", args{"command": "sleep 1.2"})
+	for len(c.progress) > 0 {
+		if n := <-c.progress; n.ProgressToken != "token" {
+			t.Errorf("progress that nobody asked for: %+v", n)
+		}
 	}
 }
 

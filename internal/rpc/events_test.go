@@ -127,7 +127,13 @@ func TestEvents(t *testing.T) {
 func TestEventsAreBinary(t *testing.T) {
 	c := newSession(t, Config{})
 	sub := c.subscribe(params{"output": true, "events": []string{"settled"}})
-	r := c.start(params{"command": `printf '\342\202'; sleep 0.2; printf '\254'; sleep 0.2; printf '\377'`})
+	r := c.start(params{"command": `printf '\342\202'; read -r x; printf '\254'; read -r x; printf '\377'`, "open_stdin": true})
+	// Each part is told of, or was read at least, before there is another one.
+	goOn := func() { c.ok("write", params{"command": r.ID, "text": "\n"}, nil) }
+	for r.Stdout.Bytes < 2 {
+		c.ok("get", params{"command": r.ID}, &r)
+	}
+	goOn()
 	var texts []string
 	for {
 		m := c.next()
@@ -136,6 +142,9 @@ func TestEventsAreBinary(t *testing.T) {
 		}
 		if m.Subscription == sub && m.Output.ID == r.ID {
 			texts = append(texts, m.Output.Encoding+" "+m.Output.Text)
+			if len(texts) == 1 {
+				goOn()
+			}
 		}
 	}
 	if want := []string{"utf-8 €", "base64 /w=="}; !slices.Equal(texts, want) {
@@ -166,7 +175,7 @@ func TestSlowHost(t *testing.T) {
 		}
 	}
 	done := filepath.Join(rc.Executor.Authority().Dir, "done")
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, err := os.Stat(done); err == nil {
 			break
 		}

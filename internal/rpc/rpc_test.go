@@ -77,7 +77,7 @@ func TestRun(t *testing.T) {
 		{params{"command": "echo x; sleep 60", "idle_timeout_ms": 50, "stop": []any{params{"signal": "TERM", "wait_ms": 2000}}}, func(r result) bool {
 			return r.TimedOut && r.KilledBy == "idle"
 		}},
-		{params{"command": "trap 'exit 1' TERM; sleep 60 & wait", "timeout_ms": 200}, func(r result) bool {
+		{params{"command": "trap 'exit 1' TERM; sleep 60 & wait", "timeout_ms": 3000, "stop": []any{params{"signal": "TERM", "wait_ms": 30_000}}}, func(r result) bool {
 			return r.TimedOut && r.ExitCode != nil && *r.ExitCode == one
 		}},
 		{params{"command": "tty; stty size", "terminal": params{"rows": 7, "cols": 9}}, func(r result) bool {
@@ -207,7 +207,7 @@ func TestConcurrent(t *testing.T) {
 	if r := c.run(params{"command": "echo quick"}); r.Stdout.Text != "quick\n" {
 		t.Errorf("%+v", r)
 	}
-	c.running(1)
+	c.running(2)
 	var answers []<-chan got
 	for range 50 {
 		_, a := c.send("resolve", params{"command": "true"})
