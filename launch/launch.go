@@ -82,6 +82,11 @@ type Options struct {
 	// The command's processes wait for this one at each such call: when it has
 	// ended, what they have left of themselves gets ENOSYS from then on.
 	TraceDenials bool
+	// Once says that one command is started. Regular files among its standard
+	// streams, which it may open again by their names, are then added to the one
+	// ruleset; else such a command gets a ruleset of its own. Without regard to
+	// that, a second command would be confined by the policy and these files.
+	Once bool
 	// DryRun makes no folder that the policy or the cache would need. The
 	// sandbox can be looked at, and not used.
 	DryRun bool

@@ -378,10 +378,12 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlo
 	}
 	d = v.domain
 	if stdio := regularFiles(p.Files); len(stdio)+len(v.late) > 0 && d.FD >= 0 {
-		if d, err = v.ruleset.Create(); err != nil {
-			return nil, release, &SetupError{Stage: StageRules, Err: err}
+		if !s.options.Once {
+			if d, err = v.ruleset.Create(); err != nil {
+				return nil, release, &SetupError{Stage: StageRules, Err: err}
+			}
+			release = func() { _ = d.Close() }
 		}
-		release = func() { _ = d.Close() }
 		for _, fd := range stdio {
 			if err := d.AddFD(fd, policy.Read|policy.Write); err != nil {
 				release()

@@ -79,7 +79,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0, TraceDenials: o.trace}
+	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0, TraceDenials: o.trace, Once: true}
 	var p *parent // nil if none is needed, as far as is known
 	if o.guardFD >= 0 || o.needsParent() || o.git() && launch.Mounts(o.policy, options) {
 		p = newParent(o.newSession)

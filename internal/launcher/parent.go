@@ -53,7 +53,11 @@ var forwarded = []os.Signal{
 
 // newParent begins to collect signals, for as long as this process lives; see
 // ready. That takes a while, in which others can be busy.
+//
+// From here on this process confines nothing in itself, so that the goroutine
+// needn't keep its thread: waking another one would wake a thread each time.
 func newParent(alone bool) *parent {
+	runtime.UnlockOSThread()
 	p := &parent{alone: alone, signals: make(chan os.Signal, 32), collecting: make(chan struct{})}
 	go func() {
 		signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), func(s os.Signal) bool {
@@ -69,9 +73,6 @@ func newParent(alone bool) *parent {
 // ready returns when signals are collected: before the child starts, lest one
 // that is meant for it kills the parent instead. One that has come before there
 // is a child ends this process.
-//
-// From here on this process confines nothing in itself, so that the goroutine
-// needn't keep its thread: waking another one would wake a thread each time.
 func (p *parent) ready() {
 	<-p.collecting
 	for range len(p.signals) {
@@ -83,7 +84,6 @@ func (p *parent) ready() {
 			p.signals <- s
 		}
 	}
-	runtime.UnlockOSThread()
 }
 
 // wait returns when the child has ended, and reaps it. pid is that of the
