@@ -5,47 +5,24 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// smallBuffer is what reads get until a stream has been busy for a while.
-	smallBuffer = 16 << 10
-	largeBuffer = 256 << 10
-	// busy is how many bytes make a stream worth a larger buffer and a larger
-	// pipe.
-	busy = 256 << 10
-	// largePipe is how large: what a user may have without privileges.
-	largePipe = 1 << 20
-	// batch is how much is worth to be forwarded at once: where there is less,
-	// a moment is waited for more, lest each small write wakes two processes.
-	batch  = 64 << 10
-	moment = 200 * time.Microsecond
-)
-
-var smallBuffers, largeBuffers = newPool(smallBuffer), newPool(largeBuffer)
-
-func newPool(size int) *sync.Pool {
-	return &sync.Pool{New: func() any {
-		b := make([]byte, size)
-		return &b
-	}}
-}
-
 // Drain is [Copy] to the stream.
-func (s *Stream) Drain(r *os.File) error { return Copy(s, r) }
+func (s *Stream) Drain(r Input) error { return Copy(s, r) }
 
 // Copy writes to w what comes from r, a pipe or another file that can be waited
 // for, until its end, and returns nil then. A deadline set on r, before or
 // meanwhile, ends it with [os.ErrDeadlineExceeded]; it can be called again, and
 // nothing is lost. A closed terminal is [unix.EIO]. An error of w's ends it and is
 // returned as it is. While it waits it holds no buffer. A pipe through which much
-// comes is made larger, as far as the user's share allows it. It closes nothing.
-func Copy(w io.Writer, r *os.File) error { return CopyTee(w, nil, nil, r) }
+// comes is made larger, as far as the user's share allows it, and may then be left
+// alone for up to a millisecond, for more to come, until nothing comes in that time.
+// It closes nothing.
+func Copy(w io.Writer, r Input) error { return CopyTee(w, nil, nil, r) }
 
 // CopyTee is Copy for a w that writes to another pipe, and then to kept: where
 // much comes the kernel does the first by itself, by tee(2), so that it isn't
@@ -54,42 +31,33 @@ func Copy(w io.Writer, r *os.File) error { return CopyTee(w, nil, nil, r) }
 //
 // What a program puts into a pipe by vmsplice(2) and changes then may differ
 // between the two.
-func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) error {
+func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r Input) error {
 	conn, err := r.SyscallConn()
 	if err != nil {
 		return err
 	}
-	pool, total := smallBuffers, 0
+	var p pace
 	for {
-		var n int
+		var n, gathered int
 		var readErr error
 		var buf *[]byte
-		teeing := forward != nil && total >= busy
-		ready := false
 		err := conn.Read(func(fd uintptr) bool {
-			if teeing {
-				n = available(int(fd))
-			}
-			if ready = n > 0; ready {
+			if gathered = p.gather(int(fd)); gathered > 0 {
 				return true
 			}
-			buf = pool.Get().(*[]byte)
+			buf = p.buffers().Get().(*[]byte)
 			if n, readErr = readOnce(int(fd), *buf); !errors.Is(readErr, unix.EAGAIN) {
 				return true
 			}
-			pool.Put(buf)
+			p.buffers().Put(buf)
 			buf = nil
 			return false
 		})
 		switch {
 		case err != nil:
 			return err
-		case ready:
-			if n < batch {
-				wait := unix.NsecToTimespec(int64(moment))
-				_, _ = unix.Ppoll(nil, &wait, nil) // a shorter wait does, too
-			}
-			if err := teeOnce(conn, kept, forward); err != nil {
+		case gathered > 0:
+			if err := moveBatch(conn, gathered, w, kept, forward); err != nil {
 				return err
 			}
 			continue
@@ -97,7 +65,7 @@ func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) e
 		if n > 0 {
 			_, err = w.Write((*buf)[:n])
 		}
-		pool.Put(buf)
+		p.buffers().Put(buf)
 		switch {
 		case err != nil:
 			return err
@@ -106,12 +74,7 @@ func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) e
 		case n <= 0:
 			return nil
 		}
-		if total < busy {
-			if total += n; total >= busy {
-				pool = largeBuffers
-				_ = conn.Control(func(fd uintptr) { enlarge(int(fd)) })
-			}
-		}
+		p.came(n, conn)
 	}
 }
 
@@ -119,44 +82,26 @@ func CopyTee(w, kept io.Writer, forward func(fd int) (int, error), r *os.File) e
 // it.
 func Enlarge(pipe *os.File) {
 	if conn, err := pipe.SyscallConn(); err == nil {
-		_ = conn.Control(func(fd uintptr) { enlarge(int(fd)) }) // it works as it is
+		_ = conn.Control(func(fd uintptr) { enlarge(int(fd)) })
 	}
 }
 
-// enlarge makes a pipe larger, as far as it may.
-func enlarge(fd int) {
-	size, err := unix.FcntlInt(uintptr(fd), unix.F_GETPIPE_SZ, 0)
-	for want := largePipe; err == nil && want > size; want /= 2 {
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETPIPE_SZ, want); err == nil {
-			return
-		}
-	}
-}
-
-// available is how much can be read from a pipe at once.
-func available(fd int) int {
-	n, err := unix.IoctlGetInt(fd, unix.TIOCINQ) // which is FIONREAD
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// teeOnce forwards what is in a pipe, and then takes it out. It waits for no
-// more to come.
-func teeOnce(conn syscall.RawConn, kept io.Writer, forward func(fd int) (int, error)) (err error) {
+// moveBatch takes n bytes, which are there, out of a pipe.
+func moveBatch(conn syscall.RawConn, n int, w, kept io.Writer, forward func(fd int) (int, error)) (err error) {
 	buf := largeBuffers.Get().(*[]byte)
 	defer largeBuffers.Put(buf)
 	control := conn.Control(func(fd uintptr) {
-		var left int
-		if left, err = forward(int(fd)); err != nil {
-			return
+		if forward != nil {
+			w = kept
+			if n, err = forward(int(fd)); err != nil {
+				return
+			}
 		}
-		for left > 0 && err == nil {
-			var n int
-			if n, err = readOnce(int(fd), (*buf)[:min(left, len(*buf))]); err == nil {
-				left -= n
-				_, err = kept.Write((*buf)[:n])
+		for n > 0 && err == nil {
+			var m int
+			if m, err = readOnce(int(fd), (*buf)[:min(n, len(*buf))]); err == nil {
+				n -= m
+				_, err = w.Write((*buf)[:m])
 			}
 		}
 	})
@@ -213,7 +158,7 @@ const (
 // deadline. It waits for no process, and takes no more than a pipe can hold a
 // few times. It reports whether r has ended with that; otherwise somebody still
 // has its other end.
-func CopyRest(w io.Writer, r *os.File) (ended bool, err error) {
+func CopyRest(w io.Writer, r Input) (ended bool, err error) {
 	conn, err := r.SyscallConn()
 	if err != nil {
 		return false, err

@@ -28,6 +28,13 @@ type output struct {
 	open  atomic.Bool
 }
 
+// file is a stream that can be waited for with a deadline: an [os.File] or a
+// [capture.Pipe].
+type file interface {
+	capture.Input
+	SetReadDeadline(t time.Time) error
+}
+
 // newOutput makes the collector of a command. Wrote is called after each piece.
 func newOutput(s *Spec, c *Config, wrote func()) *output {
 	w := capture.HeadTail(s.Budget)
@@ -51,7 +58,7 @@ func (o *output) copyAll(s Streams, spec *Spec) {
 	o.from = s
 	var copying atomic.Int32
 	copyOne := func(to io.Writer, from io.Reader) {
-		if _, ok := from.(*os.File); ok {
+		if _, ok := from.(file); ok {
 			defer o.files.Done()
 		}
 		defer func() {
@@ -62,7 +69,7 @@ func (o *output) copyAll(s Streams, spec *Spec) {
 		o.copyStream(to, from)
 	}
 	for _, from := range []io.Reader{s.Stdout, s.Stderr} {
-		if _, ok := from.(*os.File); ok {
+		if _, ok := from.(file); ok {
 			o.files.Add(1)
 		}
 	}
@@ -92,7 +99,7 @@ func (o *output) to(kept *capture.Stream, caller io.Writer, lines int) (w io.Wri
 // command that writes on gets SIGPIPE.
 func (o *output) copyStream(to io.Writer, from io.Reader) {
 	w := &failure{w: to}
-	f, ok := from.(*os.File)
+	f, ok := from.(file)
 	if !ok {
 		_, _ = io.Copy(w, from)
 	} else if err := capture.CopyTee(w, w.kept(), w.forward(), f); w.err == nil && errors.Is(err, os.ErrDeadlineExceeded) {
@@ -118,7 +125,7 @@ func (o *output) giveUp() (open bool) {
 // than files.
 func (o *output) stop() (others bool) {
 	for _, from := range []io.Reader{o.from.Stdout, o.from.Stderr} {
-		if f, ok := from.(*os.File); ok {
+		if f, ok := from.(file); ok {
 			_ = f.SetReadDeadline(time.Now()) // it fails if it has been closed
 		} else if from != nil {
 			others = true

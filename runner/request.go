@@ -152,7 +152,7 @@ type Streams struct {
 	Stdin io.WriteCloser
 	// Stdout and Stderr are read to their ends. Stderr is nil if the two are
 	// one stream. Where one isn't at its end when [Process.Finish] is to be
-	// called, an [*os.File] is read empty before; anything else goes on to give
-	// what it has, and ends then.
+	// called, an [*os.File] or a [*capture.Pipe] is read empty before; anything
+	// else goes on to give what it has, and ends then.
 	Stdout, Stderr io.Reader
 }

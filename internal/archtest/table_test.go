@@ -42,7 +42,7 @@ var table = map[string]rule{
 	"runner/...":    {ours: append([]string{"policy", "launch", "capture", "cgroup", "cgroup/manager", "runner", "internal/proctree"}, sides...)},
 
 	// A host is its own supervisor, by the launcher's code.
-	"runner/local": {ours: append([]string{"policy", "launch", "launch/denial", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
+	"runner/local": {ours: append([]string{"policy", "launch", "launch/denial", "capture", "cgroup", "cgroup/manager", "runner", "internal/launcher", "internal/proctree"}, sides...)},
 
 	"runner/executortest": {ours: []string{"runner", "capture"}},
 

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/shofer-dev/shofer-sandbox/capture"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/pty"
 	"golang.org/x/sys/unix"
@@ -66,7 +67,7 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 		f.stdin, f.streams.Stdin, f.ours = in, out, append(f.ours, out)
 		f.input = inputOf(out)
 	}
-	in, out, err := pipe(false)
+	in, out, err := capture.NewPipe()
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func openFiles(s *runner.Spec) (_ *files, err error) {
 	if s.Merge {
 		return f, nil
 	}
-	in, out, err = pipe(false)
+	in, out, err = capture.NewPipe()
 	if err != nil {
 		return nil, err
 	}
