@@ -372,7 +372,7 @@ func TestWaitDelay(t *testing.T) {
 	inside, _ := places(t)
 	s := prepare(t, workspace(inside))
 	c := s.Command("sh", "-c", "sleep 100 & echo $!")
-	c.WaitDelay = 50 * time.Millisecond
+	c.WaitDelay = 2 * time.Second // what it has written is read by then
 	var out strings.Builder
 	c.Stdout = &out
 	if err := c.Run(); !errors.Is(err, exec.ErrWaitDelay) {

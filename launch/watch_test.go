@@ -59,7 +59,7 @@ func (a *asked) do(line string) string {
 func (a *asked) until(line, want string) {
 	a.t.Helper()
 	got := ""
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		if got = a.do(line); strings.Contains(got, want) {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -21,13 +22,18 @@ func newCgroup(t *testing.T) string {
 		if unix.Statfs(root, &st) != nil || st.Type != unix.CGROUP2_SUPER_MAGIC {
 			continue
 		}
-		dir := filepath.Join(root, "shofer-spawn-test-"+filepath.Base(t.TempDir()))
-		if err := os.Mkdir(dir, 0o755); err != nil {
+		dir, err := os.MkdirTemp(root, "shofer-spawn-test-")
+		if err != nil {
 			t.Logf("no group of our own: %v", err)
 			continue
 		}
 		t.Cleanup(func() {
-			if err := os.Remove(dir); err != nil {
+			err := os.Remove(dir)
+			// Some kernels let a process leave its group after it was waited for.
+			for end := time.Now().Add(30 * time.Second); errors.Is(err, unix.EBUSY) && time.Now().Before(end); err = os.Remove(dir) {
+				time.Sleep(time.Millisecond)
+			}
+			if err != nil {
 				t.Error(err)
 			}
 		})

@@ -203,7 +203,7 @@ func TestStartLetsGo(t *testing.T) {
 		if r.Signal != syscall.SIGKILL || time.Since(begin) > 20*time.Second {
 			t.Errorf("%v, after %v; its output was held open", r, time.Since(begin))
 		}
-		if out := p.must(0, "read", "--wait", "10", "c"); out != "hello\n" {
+		if out := p.must(0, "read", "--wait", "60", "c"); out != "hello\n" {
 			t.Errorf("read: %q", out)
 		}
 		p.must(0, "kill", "c")
@@ -225,7 +225,7 @@ func TestConfinedPeer(t *testing.T) {
 			}
 		}
 		p.must(0, "write", "shell", "echo alive")
-		if out := p.must(0, "read", "--wait", "10", "shell"); out != "alive\n" {
+		if out := p.must(0, "read", "--wait", "60", "shell"); out != "alive\n" {
 			t.Errorf("read: %q", out)
 		}
 		if _, err := os.Stat(outside); err == nil {

@@ -146,9 +146,9 @@ func TestPressure(t *testing.T) {
 	}{
 		{"memory", []string{"--memory", "48M"}, []string{"sh", "-c", "sleep 1000 & x=0123456789; while :; do x=$x$x; done"}, 137, "memory"},
 		{"tmpfs", []string{"--memory", "48M", "--private-tmp"}, []string{"sh", "-c", "head -c 200M /dev/zero >/tmp/fill; sleep 60; exit 4"}, 137, "memory"},
-		{"forks", []string{"--pids", "40", "--memory", "256M"}, []string{"sh", "-c", "f() { f | f & }; f 2>/dev/null; sleep 0.2; exit 5"}, -1, "pids"},
+		{"forks", []string{"--pids", "40", "--memory", "256M"}, []string{"sh", "-c", "f() { f | f & }; f 2>/dev/null; sleep 2; exit 5"}, -1, "pids"},
 		{"disk", []string{"--fsize", "1M", "--pids", "50"}, []string{"sh", "-c", "exec cat /dev/zero >fill"}, 153, "fsize"},
-		{"processor", []string{"--cpus", "0.2"}, []string{"sh", "-c", "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done"}, 0, "cpus"},
+		{"processor", []string{"--cpus", "0.05"}, []string{"sh", "-c", "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done"}, 0, "cpus"},
 	} {
 		for _, more := range [][]string{nil, {"--supervise"}} {
 			if tt.name == "tmpfs" && os.Getuid() != 0 {
@@ -243,7 +243,7 @@ func TestKilledOwner(t *testing.T) {
 		t.Error("nothing was ever left, so that this tests nothing")
 	}
 	// Guards that are about to find that they are alone may still be at work.
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		if r, _ := s.limited(room.options("--no-protect", "--pids", "5"), "true"); r.Code != 0 {
 			t.Fatal(r)
