@@ -65,8 +65,11 @@ func unbounded(cmd *exec.Cmd) *exec.Cmd {
 	return &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Env: cmd.Env, Dir: cmd.Dir, SysProcAttr: cmd.SysProcAttr}
 }
 
+// raceLeast is how many starts there are at least, however slow they are.
+const raceLeast = 100
+
 // workers run f with the numbers up to starts, several at a time, and return
-// how many were run before end.
+// how many were run before end, or until there were enough.
 func workers(starts int, end time.Time, f func(i int) error) (done int, err error) {
 	var next, ran atomic.Int64
 	var first atomic.Pointer[error]
@@ -75,7 +78,8 @@ func workers(starts int, end time.Time, f func(i int) error) (done int, err erro
 		group.Go(func() {
 			for {
 				i := int(next.Add(1))
-				if i > starts || time.Now().After(end) || first.Load() != nil {
+				late := time.Now().After(end) && ran.Load() >= raceLeast
+				if i > starts || late || first.Load() != nil {
 					return
 				}
 				if err := f(i); err != nil {
@@ -159,7 +163,7 @@ func (s *stage) raced(ran int, err error) {
 	if n := count(s.t, s.tree); n < ran {
 		s.t.Errorf("%d of %d commands wrote inside", n, ran)
 	}
-	if ran < 100 {
+	if ran < raceLeast {
 		s.t.Errorf("only %d commands ran", ran)
 	}
 	s.t.Logf("%d starts, none wrote outside", ran)

@@ -56,7 +56,7 @@ func sshServer(t *testing.T, s *stage) (host, command string) {
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		c, err := net.Dial("tcp", address)
 		if err == nil {
 			_ = c.Close()
