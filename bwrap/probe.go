@@ -159,7 +159,11 @@ func (p *prober) run(args ...string) (out, words string, err error) {
 	if awaitExit(cmd.Process.Pid) == nil {
 		_ = killGroup(cmd.Process)
 	}
-	if err = cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has succeeded; what it said is there, whoever else could say something
+	}
+	if err != nil {
 		words = lastLine(stderr.b.String())
 		if words == "" {
 			words = err.Error()

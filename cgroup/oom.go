@@ -6,9 +6,14 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
+
+// oomTime bounds the time between the event that the memory is used up and the
+// kill, which may not come, and on a busy machine not soon.
+const oomTime = 5 * time.Second
 
 // oomWatch ends a group of version 1 as a whole when the kernel has killed a
 // part of it since the memory was used up. Version 2 does that by itself.
@@ -61,7 +66,7 @@ func (w *oomWatch) run(g *Group, memory string) {
 		if _, err := w.events.Read(buf[:]); err != nil || binary.NativeEndian.Uint64(buf[:]) == 0 {
 			return // stopped
 		}
-		ctx, cancel := context.WithTimeout(w.ctx, killRound)
+		ctx, cancel := context.WithTimeout(w.ctx, oomTime)
 		killed := retry(ctx, func() bool {
 			text, _ := readAt(unix.AT_FDCWD, memory+"/memory.oom_control")
 			n, _ := field(text, "oom_kill")

@@ -113,15 +113,37 @@ func (b *Box) Reap() (Ended, error) {
 // ended returns how the command ended, when bubblewrap has; nil if that wasn't
 // reported. It is for a [Cmd].
 func (b *Box) ended() *Ended {
-	select {
-	case <-b.told:
-	case <-time.After(boxDrain):
-		return nil
+	for told := false; !told; {
+		select {
+		case <-b.told:
+			told = true
+		case <-time.After(boxDrain):
+			if !b.unread() {
+				return nil
+			} // else this process had no time to
+		}
 	}
 	if b.last.Event != reportEnded {
 		return nil
 	}
 	return &Ended{Status: syscall.WaitStatus(b.last.Status), Rusage: b.last.Rusage}
+}
+
+// unread reports whether something that the inner stage said hasn't been read,
+// however long ago that was, or was just read.
+func (b *Box) unread() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-b.told: // nil before there is somebody to tell
+		return true
+	default:
+	}
+	if len(b.inner) > 0 || b.socket < 0 {
+		return len(b.inner) > 0
+	}
+	n, err := unix.IoctlGetInt(b.socket, unix.TIOCINQ)
+	return err == nil && n > 0
 }
 
 // reap waits for bubblewrap to end, kills it if it takes longer than the given
@@ -145,6 +167,10 @@ func (b *Box) reap(within time.Duration) (ws syscall.WaitStatus, ru syscall.Rusa
 	select {
 	case status = <-b.status:
 	case <-time.After(boxDrain):
+		select {
+		case status = <-b.status: // both
+		default:
+		}
 	}
 	return ws, ru, status, nil
 }
@@ -272,6 +298,10 @@ func (b *Box) await(v *variant, name string) error {
 		case <-exited:
 			exited, late = nil, time.After(boxDrain)
 		case <-late:
+			if b.unread() {
+				late = time.After(boxDrain) // this process had no time to
+				continue
+			}
 			return b.failed(ready, "")
 		case <-timer.C:
 			_ = unix.Kill(b.bwrap, unix.SIGKILL)

@@ -44,7 +44,7 @@ type listed struct {
 }
 
 // loadPatience is how long ps waits for supervisors.
-const loadPatience = time.Second
+const loadPatience = 3 * time.Second
 
 // ps lists those of which that is true.
 func (p *program) ps(which func(*background.Command) bool, all, asJSON bool) error {
