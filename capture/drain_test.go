@@ -168,7 +168,7 @@ func TestDrain(t *testing.T) {
 	}
 	// What has come is there after a deadline, and draining goes on.
 	for _, want := range []string{"first", "firstsecond"} {
-		if err := r.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		if err := r.SetReadDeadline(time.Now().Add(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if err := c.Stdout.Drain(r); !errors.Is(err, os.ErrDeadlineExceeded) {

@@ -92,6 +92,15 @@ func (h *here) loop() error {
 			h.p.code = exitSignal + int(s.(syscall.Signal))
 			return nil
 		case line, more := <-h.lines:
+			select {
+			case s := <-h.signals: // both: it was for what had been typed before
+				if s != syscall.SIGINT || !h.typed {
+					h.p.code = exitSignal + int(s.(syscall.Signal))
+					return nil
+				}
+				text = ""
+			default:
+			}
 			if !more {
 				if h.typed {
 					_, _ = os.Stderr.WriteString("\n")

@@ -65,32 +65,21 @@ func (p *place) clear() {
 // The second signal doesn't wait for a command that won't end.
 func TestRunSecondSignal(t *testing.T) {
 	each(t, func(t *testing.T, p *place) {
-		cmd := p.runner("run", "--kill-after", "1h", tree)
+		// Two that come before the first was taken are one: so it is waited for.
+		told := "trap 'echo 1 >told' INT; trap '' TERM HUP\n" + strings.Replace(tree, "trap '' TERM HUP INT\n", "", 1)
+		cmd := p.runner("run", "--kill-after", "1h", told)
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		pids := p.treePids()
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_ = cmd.Wait()
-		}()
-		// Two that come before the first was taken are one.
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for deadline := time.After(time.Minute); ; {
-			_ = cmd.Process.Signal(syscall.SIGINT) // it may have ended
-			select {
-			case <-ended:
-			case <-tick.C:
-				continue
-			case <-deadline:
-				t.Error("it waits on")
-				_ = cmd.Process.Kill()
-				<-ended
-			}
-			break
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
 		}
+		p.pidIn("told")
+		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
 		if got := cmd.ProcessState.ExitCode(); got != 130 {
 			t.Errorf("exit code %d; want 130", got)
 		}
