@@ -213,7 +213,7 @@ func (c *Cmd) Start() (err error) {
 			return c.sandbox.startCmd(v, p, c.Linger)
 		}
 		if c.Guard {
-			return c.startGuarded(v, p)
+			return c.sandbox.startGuarded(v, p, overlays, &spawn.Guard{Linger: c.Linger})
 		}
 		return c.sandbox.startPlan(v, p, args[0])
 	})

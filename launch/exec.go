@@ -26,9 +26,12 @@ type Command struct {
 	Inherit []int
 	// NewSession starts it in a new session.
 	NewSession bool
+	// Guard puts a guard between [Sandbox.Start] and the command, as [Cmd.Guard]
+	// does, where [CanGuard] says that it can.
+	Guard bool
 	// Linger is how long what the command has left gets to end by itself when
-	// it has ended, where its end is theirs: under bubblewrap. Zero is not at
-	// all. What has ended is reported at once.
+	// it has ended, where its end is theirs: under bubblewrap, and with a guard.
+	// Zero is not at all. Under bubblewrap what has ended is reported at once.
 	Linger time.Duration
 	// Group, if not zero, is the process group that it joins.
 	Group int
@@ -103,6 +106,14 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 			}
 			return &Started{Box: b, trace: s.traceCalls(v, b.listener, p.Files)}, nil
 		}
+		if c.Guard {
+			started, err := s.startGuarded(v, p, overlays, &spawn.Guard{Linger: c.Linger, InSession: !c.NewSession, Stops: true})
+			if err != nil {
+				return nil, err
+			}
+			started.Guarded = newGuarded(started)
+			return started, nil
+		}
 		return s.startPlan(v, p, c.Args[0])
 	})
 	if err != nil {
@@ -118,10 +129,12 @@ func (s *Sandbox) Start(c *Command) (*Started, error) {
 
 // Started is a command that runs.
 type Started struct {
-	// Pid is that of the command, a child of this process, and Box is nil; or
-	// it is 0 and Box is the command, under [BackendBwrap].
+	// Pid is that of the command, a child of this process, and Box and Guarded are
+	// nil; or it is a child of a guard, and Guarded is the command; or it is 0 and
+	// Box is the command, under [BackendBwrap].
 	Pid     int
 	Box     *Box
+	Guarded *Guarded
 	pidfd   int           // of Pid, until somebody watches; -1 is none
 	state   *tamper.State // nil if nothing is compared
 	slots   *slots        // of the caches

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
@@ -50,6 +51,15 @@ func newGuardDomain(has bool) (*landlock.Domain, error) {
 	return rs.Create()
 }
 
+// CanGuard reports whether [Command.Guard] works for commands under p: where
+// [Cmd.Guard] would, unless the command is bubblewrap's, or gets a control group,
+// which only a process that outlives this one can remove, or no signal could be
+// handed on, since /proc doesn't show to whom.
+func CanGuard(p policy.Policy, o Options) bool {
+	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
+	return !p.Limits.Group() && !s.wantsBox() && linux.OwnProc() && s.CanGuard()
+}
+
 // CanGuard reports whether [Cmd.Guard] works here: from Linux 5.9 on, where the
 // guard has a domain of its own or finds its children ([SeesChildren]).
 func (s *Sandbox) CanGuard() bool {
@@ -68,8 +78,8 @@ func SeesChildren() bool {
 var errNoGuard = errors.New("no guard can find what a command has started: /proc doesn't list it, and no Landlock domain is to hold it")
 
 // startGuarded starts a plan below a guard.
-func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
-	d, err := newGuardDomain(guardDomain(c.sandbox.policy))
+func (s *Sandbox) startGuarded(v *variant, p *spawn.Plan, overlays *slots, g *spawn.Guard) (*Started, error) {
+	d, err := newGuardDomain(guardDomain(s.policy))
 	if err != nil {
 		return nil, &SetupError{Stage: StageRules, Err: err}
 	}
@@ -77,11 +87,14 @@ func (c *Cmd) startGuarded(v *variant, p *spawn.Plan) (*Started, error) {
 	if d.FD < 0 && !SeesChildren() {
 		return nil, &SetupError{Stage: StageStart, Err: errNoGuard}
 	}
-	p.Guard = &spawn.Guard{Linger: c.Linger}
+	p.Guard = g
+	// What the command writes to is its own until it has ended, whatever becomes of
+	// this process.
+	g.Hold = overlays.locks
 	if d.FD >= 0 {
-		p.Guard.DomainFD = d.FD
+		g.DomainFD = d.FD
 	}
-	started, err := c.sandbox.startPlan(v, p, p.Argv[0])
+	started, err := s.startPlan(v, p, p.Argv[0])
 	if err != nil {
 		return nil, err
 	}
@@ -150,21 +163,64 @@ func (c *Cmd) AwaitGuard() bool {
 	return c.end != nil
 }
 
-// errGuardKilled says that nobody saw the command's end.
-var errGuardKilled = errors.New("launch: the guard of the command was killed")
+// ErrGuardKilled says that nobody saw the command's end: its guard was killed, and
+// the command with it, but not what that had started.
+var ErrGuardKilled = errors.New("launch: the guard of the command was killed")
 
 // reapGuard lets go of a guard, which has nothing to do any more but to end.
 func (c *Cmd) reapGuard() error {
-	pid := c.started.guard
-	go func() {
-		for {
-			if _, err := unix.Wait4(pid, nil, 0, nil); !errors.Is(err, unix.EINTR) {
-				return
-			}
-		}
-	}()
+	go waitFor(c.started.guard)
 	if c.end == nil {
-		return errGuardKilled
+		return ErrGuardKilled
 	}
 	return nil
+}
+
+// Guarded is a command of [Command.Guard].
+type Guarded struct {
+	started *Started
+	pidfd   int // -1 if it had ended before it was looked at
+}
+
+func newGuarded(s *Started) *Guarded {
+	return &Guarded{started: s, pidfd: childOf(s.guard, s.Pid)}
+}
+
+// Signal sends the command a signal.
+func (g *Guarded) Signal(sig syscall.Signal) error {
+	if g.pidfd < 0 {
+		return os.ErrProcessDone
+	}
+	return unix.PidfdSendSignal(g.pidfd, sig, nil, 0)
+}
+
+// End has the guard kill everything that the command has started, itself included.
+// It returns at once. Many goroutines may call it.
+func (g *Guarded) End() { g.started.guarded.End() }
+
+// Change waits until the command stops, which it reports, or the guard says that
+// nothing is left.
+func (g *Guarded) Change() (stopped bool) { return g.started.guarded.Stopped() }
+
+// Reap says how the command ended, when nothing of it is left. If the guard was
+// killed, that is [ErrGuardKilled]. It is called once, after all else but End.
+func (g *Guarded) Reap() (e Ended, err error) {
+	end, ok := g.started.guarded.Ending()
+	if g.pidfd >= 0 {
+		_ = unix.Close(g.pidfd)
+	}
+	waitFor(g.started.guard)
+	if !ok {
+		return Ended{}, ErrGuardKilled
+	}
+	return Ended{Status: end.Status, Rusage: end.Rusage}, nil
+}
+
+// waitFor reaps a guard, which has nothing to do any more but to end.
+func waitFor(guard int) {
+	for {
+		if _, err := unix.Wait4(guard, nil, 0, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
 }

@@ -132,10 +132,11 @@ func (s *Sandbox) withoutOverlays(v *variant) error {
 	return nil
 }
 
-// release gives the folders to others.
+// release gives the folders to others, although a guard that is about to end has
+// the locks, too.
 func (s *slots) release() {
 	for _, fd := range s.locks {
-		_ = unix.Close(fd)
+		_, _ = unix.Flock(fd, unix.LOCK_UN), unix.Close(fd)
 	}
 	s.locks = nil
 }

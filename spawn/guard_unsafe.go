@@ -31,6 +31,13 @@ type Guard struct {
 	// Linger is how long what the program has left may go on when the program
 	// has ended.
 	Linger time.Duration
+	// InSession has the guard lead a process group of the caller's session in place
+	// of a session of its own, so that the program can be in the caller's group.
+	InSession bool
+	// Stops has the guard say that the program has stopped: [Guarded.Stopped].
+	Stops bool
+	// Hold are descriptors of the caller's that the guard keeps open to its end.
+	Hold []int
 }
 
 // Guarded is a program that was started below a [Guard].
@@ -40,7 +47,10 @@ type Guarded struct {
 	Pid    int
 	end    int // an eventfd; writing to it ends everything
 	ended  sync.Once
-	status int // where the guard says how the program ended
+	status int      // where the guard says what becomes of the program
+	file   *os.File // of status, once it is read by the poller
+	last   guardRecord
+	over   bool // nothing follows last
 }
 
 // Ending is how a guarded program ended.
@@ -77,22 +87,42 @@ func (g *Guarded) End() {
 	})
 }
 
+// Stopped waits until the program stops, which it reports, or nothing is left: then
+// [Guarded.Ending] doesn't wait. Only with [Guard.Stops] anybody learns of a stop. It
+// and Ending are called by one goroutine.
+func (g *Guarded) Stopped() bool {
+	g.next()
+	return !g.over
+}
+
 // Ending waits until nothing is left, and returns how the program ended; false if
 // the guard was killed, and the program with it. The guard is about to end then.
 // It is called once, and releases what belongs to g.
 func (g *Guarded) Ending() (e Ending, ok bool) {
-	var r guardRecord
-	// No thread waits where there is a poller.
-	_ = unix.SetNonblock(g.status, true)
-	f := os.NewFile(uintptr(g.status), "guard")
-	_, err := io.ReadFull(f, r.bytes())
-	_ = f.Close()
+	for !g.over {
+		g.next()
+	}
+	_ = g.file.Close()
 	g.End()
-	return Ending{syscall.WaitStatus(r.status), r.rusage}, err == nil && r.seen
+	return Ending{syscall.WaitStatus(g.last.status), g.last.rusage}, g.last.seen
 }
 
-// guardRecord is what a guard says: once when the program runs, and once when it
-// has ended.
+// next waits for what the guard says next.
+func (g *Guarded) next() {
+	if g.over {
+		return
+	}
+	if g.file == nil {
+		// No thread waits where there is a poller.
+		_ = unix.SetNonblock(g.status, true)
+		g.file = os.NewFile(uintptr(g.status), "guard")
+	}
+	_, err := io.ReadFull(g.file, g.last.bytes())
+	g.over = err != nil || g.last.seen
+}
+
+// guardRecord is what a guard says: once when the program runs, when it stops, and
+// once when it has ended.
 type guardRecord struct {
 	pid    int32
 	status uint32
@@ -173,7 +203,13 @@ func (g *Guarded) begun() bool {
 
 // newGuardian lays out what a guard needs.
 func newGuardian(p *Plan) *guardian {
-	w := &guardian{domain: p.Guard.DomainFD, linger: int64(p.Guard.Linger)}
+	w := &guardian{domain: p.Guard.DomainFD, linger: int64(p.Guard.Linger), inSession: p.Guard.InSession, waits: unix.WNOHANG}
+	if p.Guard.Stops {
+		w.waits |= unix.WUNTRACED
+	}
+	for _, fd := range p.Guard.Hold {
+		w.hold = append(w.hold, int32(fd))
+	}
 	if w.domain != 0 && p.Namespaces&unix.CLONE_NEWNS != 0 {
 		w.namespaces = p.Namespaces & (unix.CLONE_NEWUSER | unix.CLONE_NEWNS)
 	}

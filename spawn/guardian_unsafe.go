@@ -23,6 +23,10 @@ type guardian struct {
 	// that somebody else holds of one keeps nothing from being seen.
 	end, host, status, signals int32
 
+	hold      []int32 // other descriptors to keep
+	inSession bool    // it has no session of its own
+	waits     uintptr // how it waits for children
+
 	children, self, root *byte
 	name                 *byte // of the process
 	pid                  uintptr
@@ -83,7 +87,11 @@ func (w *guardian) prepare(g *program) {
 	syscall.RawSyscall(unix.SYS_PRCTL, unix.PR_SET_NAME, uintptr(unsafe.Pointer(w.name)), 0)
 	g.pidfd = -1
 	w.pid, _, _ = syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
-	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
+	alone := uintptr(unix.SYS_SETSID)
+	if w.inSession {
+		alone = unix.SYS_SETPGID
+	}
+	if _, _, e := syscall.RawSyscall(alone, 0, 0, 0); e != 0 {
 		g.refuse(StageSession, e)
 	}
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0, 0); e != 0 {
@@ -194,7 +202,7 @@ func (w *guardian) watch(pid, errno uintptr) {
 // pollEvery is how often is looked what can't be waited for, in nanoseconds.
 const pollEvery = 1_000_000
 
-// letGo closes all descriptors but a guard's own, and leaves the folder.
+// letGo closes all descriptors but those to keep, and leaves the folder.
 //
 //go:nosplit
 //go:norace
@@ -202,9 +210,14 @@ const pollEvery = 1_000_000
 func (w *guardian) letGo() {
 	own := [...]int32{w.end, w.host, w.status, w.signals}
 	next := uintptr(0) // to close
-	for range own {
+	for range len(own) + len(w.hold) {
 		least := int32(1<<31 - 1)
 		for _, fd := range own {
+			if uintptr(fd) >= next && fd < least {
+				least = fd
+			}
+		}
+		for _, fd := range w.hold {
 			if uintptr(fd) >= next && fd < least {
 				least = fd
 			}
@@ -241,17 +254,39 @@ func (w *guardian) awaits() bool {
 //go:nocheckptr
 func (w *guardian) reap() (n int) {
 	syscall.RawSyscall(unix.SYS_READ, uintptr(w.signals), uintptr(unsafe.Pointer(&w.buf[0])), unsafe.Sizeof(w.buf))
-	for ; ; n++ {
+	for {
 		none := -1
-		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, uintptr(none), uintptr(unsafe.Pointer(&w.wait)), unix.WNOHANG, uintptr(unsafe.Pointer(&w.used)), 0, 0)
+		r, _, e := syscall.RawSyscall6(unix.SYS_WAIT4, uintptr(none), uintptr(unsafe.Pointer(&w.wait)), w.waits, uintptr(unsafe.Pointer(&w.used)), 0, 0)
+		program := int32(r) == w.record.pid && !w.record.seen
 		switch {
 		case e != 0:
 			return -1
 		case r == 0:
 			return n
-		case int32(r) == w.record.pid && !w.record.seen:
+		case w.wait&0xff == 0x7f:
+			if program {
+				w.tellStop()
+			}
+			continue
+		case program:
 			w.record.status, w.record.rusage, w.record.seen = w.wait, w.used, true
 		}
+		n++
+	}
+}
+
+// tellStop says that the program has stopped, unless so much is unread that it would
+// have to wait.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (w *guardian) tellStop() {
+	w.poll[0] = unix.PollFd{Fd: w.status, Events: unix.POLLOUT}
+	w.now = unix.Timespec{}
+	syscall.RawSyscall6(unix.SYS_PPOLL, uintptr(unsafe.Pointer(&w.poll[0])), 1, uintptr(unsafe.Pointer(&w.now)), 0, 0, 0)
+	if w.poll[0].Revents&unix.POLLOUT != 0 {
+		w.tell()
 	}
 }
 

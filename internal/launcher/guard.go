@@ -18,14 +18,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// With --supervise the launcher is three processes. The outer one starts the
-// guard, which is this program again, and holds a pipe to it. The guard adopts
-// every orphan and starts the command. When the command ends, or the pipe does
-// because the outer process is gone, the guard kills its children, and those that
-// become its children by that, until it has none: what made itself a daemon too,
-// and nothing else. Where the command gets no mounts, the guard is in a Landlock
-// domain that keeps signals in, with the command one deeper, and kills everything
-// in it by one call.
+// With --supervise a guard is between the launcher and the command, which adopts every
+// orphan and ends everything when the command ends, or the launcher, or who has started
+// it: see [launch.CanGuard] for the one that is a copy of the launcher.
+//
+// Where that can't be, the launcher is three processes. The outer one starts the
+// guard, which is this program again, and holds a pipe to it. The guard starts the
+// command. When the command ends, or the pipe does because the outer process is gone,
+// the guard kills its children, and those that become its children by that, until it
+// has none: what made itself a daemon too, and nothing else. Where the command gets no
+// mounts, the guard is in a Landlock domain that keeps signals in, with the command one
+// deeper, and kills everything in it by one call.
 
 // supervise starts the guard, which does what args say, and waits for it.
 func supervise(o *options, args []string) (int, error) {
@@ -51,7 +54,7 @@ func supervise(o *options, args []string) (int, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("pipe2", err)}
 	}
-	watchOwnParent(pipe[1], o.parent)
+	watchOwnParent(o.parent, func() { _ = unix.Close(pipe[1]) })
 
 	domain, err := launch.GuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if err != nil {
@@ -109,14 +112,14 @@ func self() string {
 	return path
 }
 
-// watchOwnParent closes the pipe to the guard when a process is gone: the given
-// one, or for 0 the one that started this one. It watches the process, not, as
-// PR_SET_PDEATHSIG would, the thread in it that happened to start us.
+// watchOwnParent calls gone when a process is: the given one, or for 0 the one that
+// started this one. It watches the process, not, as PR_SET_PDEATHSIG would, the
+// thread in it that happened to start us.
 //
 // When that was killed right after the start, this process belongs to another
 // one by now, and can't know it: hence the caller that can't let that happen
 // says which it is.
-func watchOwnParent(pipe, pid int) {
+func watchOwnParent(pid int, gone func()) {
 	given := pid != 0
 	if !given {
 		pid = unix.Getppid()
@@ -127,16 +130,16 @@ func watchOwnParent(pipe, pid int) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
 	case errors.Is(err, unix.ENOSYS):
-		return // before Linux 5.3: the pipe ends with us
+		return // before Linux 5.3: the guard ends with us
 	case err != nil || !given && unix.Getppid() != pid:
-		_ = unix.Close(pipe)
+		gone()
 		return
 	}
 	go func() {
 		for {
 			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 			if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
-				_ = unix.Close(pipe)
+				gone()
 				return
 			}
 		}
@@ -188,8 +191,8 @@ func newGuard(o *options) (*guard, error) {
 		}
 		g.kill()
 		g.starting.Lock() // what was being started has been, and may have missed that
+		g.removeGroup()   // first, since nothing that forks outruns that
 		g.endAll()
-		g.removeGroup()
 		unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
 	}()
 	return g, nil

@@ -63,7 +63,8 @@ func Main(args []string, version string) int {
 // start runs the command in this process, or below a guard.
 func start(o *options, rec *launch.Record, args []string) (int, error) {
 	o.enterScope()
-	if o.supervise && o.guardFD < 0 {
+	o.forks = o.supervise && o.guardFD < 0 && launch.CanGuard(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
+	if o.supervise && o.guardFD < 0 && !o.forks {
 		if o.needsScope() { // the guard can't leave this process's group
 			return inScope(o, args)
 		}
@@ -81,8 +82,11 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	}
 	options := launch.Options{Backend: o.backend, Bwrap: o.bwrap, OwnGroup: o.scopeFD >= 0, TraceDenials: o.trace, Once: true}
 	var p *parent // nil if none is needed, as far as is known
-	if o.guardFD >= 0 || o.needsParent() || o.git() && launch.Mounts(o.policy, options) {
+	if o.guardFD >= 0 || o.forks || o.needsParent() || o.git() && launch.Mounts(o.policy, options) {
 		p = newParent(o.newSession)
+	}
+	if o.forks {
+		watchOwnParent(o.parent, func() { close(p.orphaned) })
 	}
 	s, err := launch.Prepare(o.policy, options)
 	if o.scopeFD < 0 && o.guardFD < 0 && launch.WantsScope(s, err) {
@@ -105,6 +109,9 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 			c.Group = g.group
 		}
 		return startAndWait(s, c, rec, o, g, p)
+	}
+	if c.Guard = o.forks; c.Guard && !c.NewSession {
+		c.Group = unix.Getpgrp()
 	}
 	if p == nil && s.NeedsParent() {
 		p = newParent(o.newSession)

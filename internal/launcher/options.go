@@ -30,6 +30,8 @@ type options struct {
 	trace      bool
 	quiet      bool
 	guardFD    int // -1 unless this process is the guard
+	// forks says that the command gets a guard that is a copy of this process.
+	forks bool
 	// policyFile is the text of the policy file. The guard gets it from the
 	// process before it, in guardPolicy: the file may be a pipe, or change.
 	policyFile  []byte

@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -63,4 +65,45 @@ func childrenOf(t *testing.T, pid string) (list string) {
 		list += string(b)
 	}
 	return list
+}
+
+// The guard is a copy of the launcher. Without it, the command ends, and the launcher
+// says that the rest may not.
+func TestSuperviseGuardKilled(t *testing.T) {
+	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
+		cmd, dir := superviseIn(t, u, "exec sleep 1000")
+		record, w, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer record.Close()
+		var words strings.Builder
+		cmd.Args = append(cmd.Args[:1], append([]string{"--status-fd", "3"}, cmd.Args[1:]...)...)
+		cmd.Stderr, cmd.ExtraFiles = &words, []*os.File{w}
+		err = cmd.Start()
+		_ = w.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for lines := bufio.NewScanner(record); !strings.Contains(lines.Text(), `"started"`); {
+			if !lines.Scan() {
+				t.Fatalf("it doesn't start: %s", words.String())
+			}
+		}
+		guard, err := strconv.Atoi(strings.TrimSpace(childrenOf(t, strconv.Itoa(cmd.Process.Pid))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", guard)); string(name) != "shofer-guard\n" {
+			t.Errorf("the guard is called %q, %v", name, err)
+		}
+		if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(words.String(), "guard of the command was killed") {
+			t.Errorf("exit code %d, %q; want 137, and a warning", code, words.String())
+		}
+		testenv.AwaitNobodyIn(t, dir)
+	})
 }

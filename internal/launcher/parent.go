@@ -30,6 +30,9 @@ type parent struct {
 	signals chan os.Signal
 	// collecting is closed when signals are collected.
 	collecting chan struct{}
+	// orphaned is closed when who started this process is gone, if that is to be
+	// known.
+	orphaned chan struct{}
 
 	mu    sync.Mutex
 	child child // nil before it is there, and when it may be reaped
@@ -58,7 +61,7 @@ var forwarded = []os.Signal{
 // needn't keep its thread: waking another one would wake a thread each time.
 func newParent(alone bool) *parent {
 	runtime.UnlockOSThread()
-	p := &parent{alone: alone, signals: make(chan os.Signal, 32), collecting: make(chan struct{})}
+	p := &parent{alone: alone, signals: make(chan os.Signal, 32), collecting: make(chan struct{}), orphaned: make(chan struct{})}
 	go func() {
 		signal.Notify(p.signals, slices.DeleteFunc(slices.Clone(forwarded), func(s os.Signal) bool {
 			// One that is ignored, as nohup's, stays so; and a new size is told
@@ -218,12 +221,23 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 	}
 	g.watches(started)
 	var e launch.Ended
-	if started.Box != nil {
+	switch {
+	case started.Box != nil:
 		e, err = p.wait(started.Box, started.Box.Pid)
-	} else {
+	case started.Guarded != nil:
+		go func() {
+			<-p.orphaned
+			started.Guarded.End()
+		}()
+		e, err = p.wait(started.Guarded, started.Pid)
+	default:
 		e, err = p.wait(process(started.Pid), started.Pid)
 	}
 	g.ended()
+	if errors.Is(err, launch.ErrGuardKilled) {
+		o.warn("warning: the guard of the command was killed: what the command has left goes on")
+		return 128 + int(syscall.SIGKILL), nil
+	}
 	if err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: err}
 	}
