@@ -93,6 +93,9 @@ func (s *Sandbox) startGuarded(v *variant, p *spawn.Plan, overlays *slots, g *sp
 	g.Hold = overlays.locks
 	if d.FD >= 0 {
 		g.DomainFD = d.FD
+		// Else each process outside that its one call doesn't reach would be noted in
+		// the machine's log.
+		g.RestrictFlags = landlock.ABIs[min(s.support.ABI, landlock.Newest)].RestrictFlags & unix.LANDLOCK_RESTRICT_SELF_LOG_SAME_EXEC_OFF
 	}
 	started, err := s.startPlan(v, p, p.Argv[0])
 	if err != nil {

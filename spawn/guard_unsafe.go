@@ -28,6 +28,8 @@ type Guard struct {
 	// Without it the guard kills its children until it has none; those of them it
 	// finds by /proc, and refuses where that shows others (ESRCH).
 	DomainFD int
+	// RestrictFlags are passed to landlock_restrict_self(2) with DomainFD.
+	RestrictFlags uint32
 	// Linger is how long what the program has left may go on when the program
 	// has ended.
 	Linger time.Duration
@@ -203,7 +205,7 @@ func (g *Guarded) begun() bool {
 
 // newGuardian lays out what a guard needs.
 func newGuardian(p *Plan) *guardian {
-	w := &guardian{domain: p.Guard.DomainFD, linger: int64(p.Guard.Linger), inSession: p.Guard.InSession, waits: unix.WNOHANG}
+	w := &guardian{domain: p.Guard.DomainFD, flags: uintptr(p.Guard.RestrictFlags), linger: int64(p.Guard.Linger), inSession: p.Guard.InSession, waits: unix.WNOHANG}
 	if p.Guard.Stops {
 		w.waits |= unix.WUNTRACED
 	}

@@ -14,6 +14,7 @@ import (
 // guardian is what a guard works with, in memory that is there before the fork.
 type guardian struct {
 	domain int
+	flags  uintptr // of the domain
 	// namespaces are those that the guard itself is made in, and makes the mounts
 	// of, since in its domain nobody could.
 	namespaces uintptr
@@ -123,7 +124,7 @@ func (w *guardian) prepare(g *program) {
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0); e != 0 {
 		g.refuse(StageNoNewPrivs, e)
 	}
-	if _, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(w.domain), 0, 0); e != 0 {
+	if _, _, e := syscall.RawSyscall(unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(w.domain), w.flags, 0); e != 0 {
 		g.refuse(StageLandlock, e)
 	}
 	// Who kills everything that it may kill must be sure of what that is.
