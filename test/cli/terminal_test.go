@@ -134,7 +134,6 @@ func TestTerminalSession(t *testing.T) {
 		p.gone(pid)
 		s.tmux("send-keys", "half", "C-c")
 		s.shows(`(?m)\$ (half)?\^C\n\S* \$ *$`)
-		s.shows(`(?m)\$ (half)?\^C\n\S* \$ *$`)
 		s.tmux("send-keys", "(exit 7)", "Enter")
 		s.shows(`(?m)^runner: exit code 7$`)
 		s.tmux("send-keys", "C-d")
