@@ -56,6 +56,7 @@ type feed struct {
 	s       *server
 	sub     *subscription
 	e       *runner.Execution
+	begins  bool           // with "queued": nothing is told of it before
 	pumping sync.WaitGroup // its output, which has an end before it has
 
 	mu      sync.Mutex
@@ -89,7 +90,7 @@ func (s *server) observe(ev runner.Event) {
 		f := sub.feeds[ev.ID]
 		if f == nil && ev.Kind == runner.EventQueued && sub.command == "" {
 			if e, err := s.runner.Get(ev.ID); err == nil {
-				f = s.feed(sub, e)
+				f = s.feed(sub, e, true)
 			}
 		}
 		if f == nil {
@@ -157,7 +158,7 @@ func (s *server) subscribe(_ context.Context, p *struct {
 // begin tells of a command that was there before the subscription. subs.mu is
 // held.
 func (s *server) begin(sub *subscription, e *runner.Execution) {
-	f := s.feed(sub, e)
+	f := s.feed(sub, e, false)
 	if !e.State().Final() {
 		return
 	}
@@ -191,13 +192,12 @@ func (s *server) unsubscribe(_ context.Context, p *struct {
 	return none{}, nil
 }
 
-// feed begins to tell a subscriber of a command. subs.mu is held.
-func (s *server) feed(sub *subscription, e *runner.Execution) *feed {
-	f := &feed{s: s, sub: sub, e: e, wake: make(chan struct{}, 1)}
-	if sub.output {
-		for _, r := range streams(e) {
-			f.pumping.Go(func() { f.pump(r) })
-		}
+// feed begins to tell a subscriber of a command, whose first event may be still to
+// come. subs.mu is held.
+func (s *server) feed(sub *subscription, e *runner.Execution, begins bool) *feed {
+	f := &feed{s: s, sub: sub, e: e, begins: begins, wake: make(chan struct{}, 1)}
+	if !begins {
+		f.output()
 	}
 	sub.feeds[e.ID()] = f
 	s.subs.feeding.Go(f.run)
@@ -244,12 +244,26 @@ func (f *feed) take() (ev runner.Event, lost int, err error) {
 	}
 }
 
+// output begins to tell what the command prints, if that is wanted.
+func (f *feed) output() {
+	if !f.sub.output {
+		return
+	}
+	for _, r := range streams(f.e) {
+		f.pumping.Go(func() { f.pump(r) })
+	}
+}
+
 // run tells until the command has ended, or nobody wants to hear it.
 func (f *feed) run() {
 	for {
 		ev, lost, err := f.take()
 		if err != nil || f.tell(ev, lost) != nil || final(ev.Kind) {
 			return
+		}
+		if f.begins {
+			f.begins = false
+			f.output()
 		}
 	}
 }

@@ -67,7 +67,8 @@ func TestEvents(t *testing.T) {
 	sub := c.subscribe(params{"output": true})
 	_, answer := c.send("run", params{"command": "echo out; echo err >&2; sleep 0.3; echo more", "label": "l"})
 	var first got
-	for first = c.next(); first.Event == nil; first = c.next() {
+	if first = c.next(); first.Event == nil {
+		t.Fatalf("the first message is %+v; want an event", first)
 	}
 	if first.Event.Kind != "queued" || first.Subscription != sub {
 		t.Errorf("the first event is %+v", first.Event)
