@@ -37,7 +37,7 @@ const (
 	// server in the background.
 	maxTimeout = time.Hour
 	// lastWords is how long the host has to read what is left at the end.
-	lastWords = 2 * time.Second
+	lastWords = 10 * time.Second
 )
 
 // Config is what a server is made of.

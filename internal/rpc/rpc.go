@@ -36,7 +36,7 @@ const MaxRequests = 1024
 
 // lastWords is how long a host has to read what is left when it has closed the
 // input.
-const lastWords = 2 * time.Second
+const lastWords = 10 * time.Second
 
 // Config is what a server is made of.
 type Config struct {
