@@ -80,9 +80,10 @@ func TestPrivateTmp(t *testing.T) {
 		write(t, shm, "x")
 		t.Cleanup(func() { os.Remove(shm) })
 
+		own := fmt.Sprintf("/tmp/of my own %d", os.Getpid())
 		r := &policy.Resolved{
 			Policy: policy.Policy{Mode: policy.WorkspaceWrite},
-			Env:    []string{"TMPDIR=/tmp/of my own"},
+			Env:    []string{"TMPDIR=" + own},
 			Grants: append([]policy.Grant{
 				{Path: top + "/link", Access: policy.Write, Origin: policy.FromUser},
 				{Path: "/tmp", Access: policy.Read | policy.Write, Origin: policy.FromTmp, Optional: true},
@@ -105,7 +106,7 @@ func TestPrivateTmp(t *testing.T) {
 			{"append", []string{top + "/link/file"}, "ok"},
 			{"create", []string{"/tmp/shofer-test-none"}, "ok"},
 			{"create", []string{"/dev/shm/x"}, "ok"},
-			{"create", []string{"/tmp/of my own/x"}, "ok"},
+			{"create", []string{own + "/x"}, "ok"},
 			{"create", []string{top + "/deep/x"}, "ok"},
 			{"pty", nil, "ok"},
 		})
@@ -115,7 +116,7 @@ func TestPrivateTmp(t *testing.T) {
 		if after := tree(t, top); after != before {
 			t.Errorf("outside was changed to\n%s\nfrom\n%s", after, before)
 		}
-		if _, err := os.Lstat("/tmp/of my own"); err == nil {
+		if _, err := os.Lstat(own); err == nil {
 			t.Error("the command's temporary folder was made outside")
 		}
 	})

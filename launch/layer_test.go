@@ -111,10 +111,10 @@ func TestPrivateTmp(t *testing.T) {
 	}
 	out := output(t, s, work, `
 		ls /tmp | grep -v "^$(basename "$PWD")" | wc -l; ls /dev/shm | wc -l; ls /dev/pts | grep -v ptmx | wc -l
-		echo a > here && echo b > "$0/there" && echo c > /tmp/new && echo d > /dev/shm/new && echo written
+		echo a > here && echo b > "$0/there" && n=$(basename "$PWD")-new; echo c > /tmp/$n && echo d > /dev/shm/$n && echo written
 		script -qc "echo a terminal" /dev/null`, granted)
 	wants(t, out, "0\n0\n0\nwritten", "a terminal")
-	for path, want := range map[string]bool{work + "/here": true, granted + "/there": true, "/tmp/new": false, "/dev/shm/new": false} {
+	for path, want := range map[string]bool{work + "/here": true, granted + "/there": true, work + "-new": false, "/dev/shm/" + filepath.Base(work) + "-new": false} {
 		if _, err := os.Stat(path); (err == nil) != want {
 			t.Errorf("%s outside: %v; want there %v", path, err, want)
 		}
