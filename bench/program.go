@@ -28,29 +28,40 @@ func (b *bench) program() (section, error) {
 	return s, err
 }
 
-// stream compares what comes through the program runner with what comes through
-// a pipe alone: 160 MiB of numbers, and 256 MiB of zeros, which cost nothing to make.
-func (b *bench) stream() (section, error) {
-	s := section{Title: "output to a pipe and cat, through the runner or not", As: b.as, Rounds: b.heavy, Against: []string{"seq", "zeros", "zeros, and tee to a file"}}
-	if b.runner == "" {
-		s.Notes = append(s.Notes, "there is no runner: make build makes it")
-		return s, nil
+// stream compares what comes through the program runner with what the command
+// writes itself. Passed on, it goes through a process that does nothing but that:
+// what any third process costs, however little it does.
+func (b *bench) stream(what, line string) func() (section, error) {
+	return func() (section, error) {
+		s := section{
+			Title: "output of " + line + ", through the runner or not", As: b.as, Rounds: b.heavy,
+			Against: []string{what, what + ", passed on", what + " to tee", what + " to a file", what + " to /dev/null"},
+		}
+		if b.runner == "" {
+			s.Notes = append(s.Notes, "there is no runner: make build makes it")
+			return s, nil
+		}
+		self, err := os.Executable()
+		if err != nil {
+			return s, err
+		}
+		dir := filepath.Dir(b.repo)
+		file, state := filepath.Join(dir, "out"), filepath.Join(dir, "state")
+		run, save := b.runner+" run --no-save -- "+line, b.runner+" run --state "+state+" -- "+line
+		got, err := interleave(b.heavy, []contender{
+			{what, b.shell(line + " | cat >/dev/null")},
+			{what + ", passed on", b.shell(fmt.Sprintf("%s | %s %s | cat >/dev/null", line, self, passArg))},
+			{what + ", runner run --no-save", b.shell(run + " | cat >/dev/null")},
+			{what + " to tee", b.shell(fmt.Sprintf("%s | tee %s | cat >/dev/null; rm %[2]s", line, file))},
+			{what + ", runner run", b.shell(fmt.Sprintf("%s | cat >/dev/null; rm -f %s/output/*", save, state))},
+			{what + " to a file", b.shell(fmt.Sprintf("%s >%s; rm %[2]s", line, file))},
+			{what + " to a file, runner run --no-save", b.shell(fmt.Sprintf("%s >%s; rm %[2]s", run, file))},
+			{what + " to /dev/null", b.shell(line + " >/dev/null")},
+			{what + " to /dev/null, runner run --no-save", b.shell(run + " >/dev/null")},
+		})
+		s.rows(got)
+		return s, err
 	}
-	dir := filepath.Dir(b.repo)
-	state := filepath.Join(dir, "state")
-	const seq, zeros = "seq 20000000", "head -c 256M /dev/zero"
-	file := filepath.Join(dir, "tee")
-	got, err := interleave(b.heavy, []contender{
-		{"seq", b.shell(seq + " | cat >/dev/null")},
-		{"seq, runner run --no-save", b.shell(fmt.Sprintf("%s run --no-save -- %s | cat >/dev/null", b.runner, seq))},
-		{"seq, runner run", b.shell(fmt.Sprintf("%s run --state %s -- %s | cat >/dev/null", b.runner, state, seq))},
-		{"zeros", b.shell(zeros + " | cat >/dev/null")},
-		{"zeros, runner run --no-save", b.shell(fmt.Sprintf("%s run --no-save -- %s | cat >/dev/null", b.runner, zeros))},
-		{"zeros, and tee to a file", b.shell(fmt.Sprintf("%s | tee %s | cat >/dev/null; rm %[2]s", zeros, file))},
-		{"zeros, runner run", b.shell(fmt.Sprintf("%s run --state %s -- %s | cat >/dev/null; rm -f %[2]s/output/*", b.runner, state, zeros))},
-	})
-	s.rows(got)
-	return s, err
 }
 
 // shell returns a function that runs a shell's line.

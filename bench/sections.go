@@ -62,7 +62,8 @@ func measure(o options) (all []section, err error) {
 		{"parallel", b.parallel},
 		{"host", b.hosts},
 		{"program", b.program},
-		{"stream", b.stream},
+		{"stream", b.stream("seq", "seq 20000000")}, // 160 MiB
+		{"stream", b.stream("zeros", "head -c 256M /dev/zero")},
 		{"end", b.endings},
 		{"trace", b.traces},
 	} {

@@ -22,7 +22,7 @@ const (
 	usefulPipe = 256 << 10
 	// again is how many bytes make a stream busy again after a pause in which
 	// nothing came.
-	again = 64 << 10
+	again = smallBuffer
 
 	shortestPause = 50 * time.Microsecond
 	firstPause    = 200 * time.Microsecond
