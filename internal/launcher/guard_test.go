@@ -1,10 +1,13 @@
 package launcher_test
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -206,15 +209,28 @@ func TestSuperviseForeignProc(t *testing.T) {
 	}
 	for _, mode := range []string{"unconfined", "workspace-write"} {
 		dir := testenv.Self().Dir(t)
-		// The first process of the namespace stays for a while: its end would be
-		// that of all.
-		args := append(unshare, "sh", "-c", `"$@"; echo $?; sleep 2`, "sh",
+		// The first process of the namespace stays until it has been seen who is
+		// left: its end would be that of all.
+		args := append(slices.Clip(unshare), "sh", "-c", `"$@"; echo $?; read wait`, "sh",
 			testenv.BuildLauncher(t), "--supervise", "--mode", mode, "--no-cache", dir, "--",
-			"sh", "-c", "setsid sh -c 'sleep 1; echo survived' & exit 3")
+			"sh", "-c", "setsid sh -c 'sleep 3600; echo survivor' & exit 3")
 		cmd := testenv.Command(t, "unshare", args...)
 		cmd.Dir = dir
-		if r := testenv.Run(t, cmd); r.Stdout != "3\n" {
-			t.Errorf("%s: %s", mode, r)
+		in, err1 := cmd.StdinPipe()
+		out, err2 := cmd.StdoutPipe()
+		if err := errors.Join(err1, err2, cmd.Start()); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := bufio.NewReader(out).ReadString('\n'); got != "3\n" {
+			t.Errorf("%s: %q, %v; want 3", mode, got, err)
+		}
+		for _, p := range testenv.WorkingIn(t, dir) {
+			if strings.Contains(p, "sleep 3600") && !strings.Contains(p, "--supervise") {
+				t.Errorf("%s: left: %s", mode, p)
+			}
+		}
+		if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+			t.Log(err) // of read
 		}
 	}
 }
