@@ -235,8 +235,8 @@ func TestPace(t *testing.T) {
 	if !p.busy() || p.buffers() != largeBuffers {
 		t.Errorf("%+v when it is busy", p)
 	}
-	if p.size == 0 {
-		t.Skip("this user has no share of memory for pipes left")
+	if p.size == 0 { // this user has no share of memory for pipes left
+		p.size = 64 << 10 // as it is from the start
 	}
 	if n := p.gather(fd); n != 10 || p.pause != 2*firstPause {
 		t.Errorf("gather() = %d, a pause of %v; want 10 and more of a pause", n, p.pause)
