@@ -199,14 +199,7 @@ func TestSuperviseUnconfined(t *testing.T) {
 // Where /proc has the numbers of another namespace the guard finds its children
 // all the same.
 func TestSuperviseForeignProc(t *testing.T) {
-	testenv.NeedTool(t, "unshare")
-	unshare := []string{"--pid", "--fork"}
-	if os.Geteuid() != 0 {
-		unshare = append(unshare, "--user", "--map-current-user")
-	}
-	if r := testenv.Run(t, testenv.Command(t, "unshare", append(unshare, "true")...)); r.Code != 0 {
-		testenv.Skip(t, "needs PID namespaces: %s", r)
-	}
+	unshare := testenv.UnsharePID(t)
 	for _, mode := range []string{"unconfined", "workspace-write"} {
 		dir := testenv.Self().Dir(t)
 		// The first process of the namespace stays until it has been seen who is

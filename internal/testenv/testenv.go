@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -62,6 +63,22 @@ var tools sync.Map // toolKey -> error
 func NeedTool(t testing.TB, names ...string) {
 	t.Helper()
 	Self().NeedTool(t, names...)
+}
+
+// UnsharePID returns the arguments by which unshare(1) runs what follows them as
+// the first process of a PID namespace, below the /proc of another one. The test is
+// skipped where this user can't.
+func UnsharePID(t testing.TB) []string {
+	t.Helper()
+	NeedTool(t, "unshare")
+	args := []string{"--pid", "--fork"}
+	if os.Geteuid() != 0 {
+		args = append(args, "--user", "--map-current-user")
+	}
+	if r := Run(t, Command(t, "unshare", append(slices.Clip(args), "true")...)); r.Code != 0 {
+		Skip(t, "needs PID namespaces: %s", r)
+	}
+	return args
 }
 
 // NeedTool is like the function of that name, for a program run by u.

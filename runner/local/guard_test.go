@@ -40,14 +40,7 @@ func TestGuardUnconfined(t *testing.T) {
 
 // Where /proc has the numbers of another namespace commands end as elsewhere.
 func TestForeignProc(t *testing.T) {
-	testenv.NeedTool(t, "unshare")
-	unshare := []string{"--pid", "--fork"}
-	if os.Geteuid() != 0 {
-		unshare = append(unshare, "--user", "--map-current-user")
-	}
-	if r := testenv.Run(t, testenv.Command(t, "unshare", append(unshare, "true")...)); r.Code != 0 {
-		testenv.Skip(t, "needs PID namespaces: %s", r)
-	}
+	unshare := testenv.UnsharePID(t)
 	for _, option := range []string{"--mode=unconfined", "--mode=workspace-write", "--no-protect"} {
 		t.Run(option, func(t *testing.T) {
 			t.Parallel()
