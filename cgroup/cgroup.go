@@ -33,9 +33,10 @@
 // # Limitations
 //
 // Memory of version 1 has no way to end a group as a whole when the memory is
-// used up; a goroutine of the owner does that, a moment later. Its io limits
-// don't hold writes that go through the page cache. A swap limit without a
-// memory limit takes version 2.
+// used up; a goroutine of the owner does that, a moment later. It starts with the
+// first such group, serves all, and stays. The io limits of version 1 don't hold
+// writes that go through the page cache. A swap limit without a memory limit
+// takes version 2.
 //
 // A process that may write to the control group file system can leave its
 // group, and one that may write to some group's cgroup.procs can start a child

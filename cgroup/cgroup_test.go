@@ -259,57 +259,6 @@ func ticks(t testing.TB, pid int) int64 {
 	return n
 }
 
-// The whole group goes when its memory is used up, and nobody else.
-func TestOutOfMemory(t *testing.T) {
-	g := create(t, policy.Limits{Memory: 48 << 20})
-	other := create(t, policy.Limits{Memory: 48 << 20})
-	sibling := start(t, g.plan("sleep", "1000"))
-	outside := start(t, other.plan("sleep", "1000"))
-	bomb := start(t, g.helper(t, "fill", "200"))
-	if ws := wait(t, bomb); ws.Signal() != unix.SIGKILL {
-		t.Errorf("the bomb ended with %v", ws)
-	}
-	if ws := wait(t, sibling); ws.Signal() != unix.SIGKILL { // not by us
-		t.Errorf("its sibling ended with %v", ws)
-	}
-	s, err := g.Stats()
-	if err != nil || valueOf(s.OOMKilled) < 1 || !s.OOMGroup {
-		t.Errorf("OOMKilled %d, OOMGroup %t, %v", valueOf(s.OOMKilled), s.OOMGroup, err)
-	}
-	if peak := valueOf(s.MemoryPeak); s.MemoryPeak != nil && (peak < 40<<20 || peak > 49<<20) {
-		t.Errorf("the peak was %d", peak)
-	}
-	if s, err := other.Stats(); err != nil || valueOf(s.OOMKilled) != 0 || s.OOMGroup {
-		t.Errorf("Stats of the other group = %+v, %v", s, err)
-	}
-	if err := unix.Kill(outside, 0); err != nil {
-		t.Error(err)
-	}
-}
-
-// Who stays below the limit lives.
-func TestBelowMemory(t *testing.T) {
-	g := create(t, policy.Limits{Memory: 100 << 20})
-	p := g.helper(t, "fill", "20")
-	var pipe [2]int
-	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
-	out := os.NewFile(uintptr(pipe[0]), "pipe")
-	defer func() { _ = out.Close() }()
-	p.Files = []int{-1, pipe[1], -1}
-	pid := start(t, p)
-	_ = unix.Close(pipe[1])
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "full\n" {
-		t.Errorf("it said %q, %v", line, err)
-	}
-	defer wait(t, pid)
-	defer func() { _ = g.Kill(context.WithoutCancel(t.Context())) }()
-	if s, err := g.Stats(); err != nil || valueOf(s.OOMKilled) != 0 || s.OOMGroup {
-		t.Errorf("Stats = %+v, %v", s, err)
-	}
-}
-
 func TestPidsLimited(t *testing.T) {
 	g := create(t, policy.Limits{Pids: 4})
 	ws := wait(t, start(t, g.plan("sh", "-c", "sleep 100 & sleep 100 & sleep 100 & sleep 100 & sleep 100 &")))
@@ -512,8 +461,11 @@ func TestRemoveSurvivors(t *testing.T) {
 // Descriptors don't add up.
 func TestDescriptors(t *testing.T) {
 	p := place(t, policy.Limits{Memory: 1 << 30, Pids: 5})
-	before := openFiles(t)
-	for range 20 {
+	before := 0
+	for i := range 20 {
+		if i == 1 { // the first opens what is kept for the others
+			before = openFiles(t)
+		}
 		g, err := p.Create()
 		if err != nil {
 			t.Fatal(err)
@@ -525,7 +477,7 @@ func TestDescriptors(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if after := openFiles(t); after > before+1 { // the poller
+	if after := openFiles(t); after > before {
 		t.Errorf("%d descriptors were open, and %d are", before, after)
 	}
 }

@@ -15,18 +15,13 @@ import (
 // readLimit bounds what is read of a control file.
 const readLimit = 1 << 20
 
-// readAt returns the text of a file in an open folder, or of an absolute path.
-func readAt(dir int, name string) (string, error) {
-	fd, err := openAt(dir, name, unix.O_RDONLY)
+// readAll returns the text of a file.
+func readAll(name string) (string, error) {
+	fd, err := openAt(unix.AT_FDCWD, name, unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = unix.Close(fd) }()
-	return readAll(fd, name)
-}
-
-// readAll reads an open file from where it is.
-func readAll(fd int, name string) (string, error) {
 	buf := make([]byte, 1<<10)
 	n := 0
 	for n < readLimit {
@@ -47,9 +42,39 @@ func readAll(fd int, name string) (string, error) {
 	return string(buf[:n]), nil
 }
 
+// valueAt returns the text of a file in an open folder, or of an absolute path.
+// It is for what the kernel writes at once: values, as opposed to lists of
+// processes or of mounts.
+func valueAt(dir int, name string) (string, error) {
+	fd, err := openAt(dir, name, unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return readValue(fd, name)
+}
+
+// readValue is valueAt of an open file. What doesn't fill the buffer is all, so
+// that nothing need be read to see the end.
+func readValue(fd int, name string) (string, error) {
+	for size := 1 << 10; ; size *= 2 {
+		buf := make([]byte, size)
+		n, err := unix.Pread(fd, buf, 0)
+		for errors.Is(err, unix.EINTR) {
+			n, err = unix.Pread(fd, buf, 0)
+		}
+		if err != nil {
+			return "", &os.PathError{Op: "read", Path: name, Err: err}
+		}
+		if n < size || size >= readLimit {
+			return string(buf[:n]), nil
+		}
+	}
+}
+
 // read returns the text of a file without the space around it.
 func read(path string) (string, error) {
-	s, err := readAt(unix.AT_FDCWD, path)
+	s, err := readAll(path)
 	return strings.TrimSpace(s), err
 }
 
@@ -74,10 +99,7 @@ func exchangeAt(dir int, name, value string) (got string, err error) {
 	if err := write(fd, name, value); err != nil {
 		return "", err
 	}
-	if _, err := unix.Seek(fd, 0, unix.SEEK_SET); err != nil {
-		return "", &os.PathError{Op: "seek", Path: name, Err: err}
-	}
-	got, err = readAll(fd, name)
+	got, err = readValue(fd, name)
 	return strings.TrimSpace(got), err
 }
 

@@ -77,7 +77,8 @@ func available(v2 *hierarchy, need []string) (bool, error) {
 	if err != nil {
 		return false, &SupportError{Why: err.Error(), Err: err}
 	}
-	return contains(strings.Fields(text), need), nil
+	v2.have = strings.Fields(text)
+	return contains(v2.have, need), nil
 }
 
 func contains(have, need []string) bool {

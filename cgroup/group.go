@@ -98,7 +98,11 @@ func (p *Place) create(name string) (_ *Group, err error) {
 			}
 		}
 		part := &g.parts[i]
-		if part.dir, err = openAt(unix.AT_FDCWD, path, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
+		from, name := unix.AT_FDCWD, path
+		if i == 0 {
+			from, name = g.lock, "."
+		}
+		if part.dir, err = openAt(from, name, unix.O_RDONLY|unix.O_DIRECTORY); err != nil {
 			return nil, makeError(path, err)
 		}
 		for _, s := range t.settings {
@@ -312,7 +316,7 @@ func (g *Group) Procs() ([]int, error) {
 }
 
 func (p *part) procs() (pids []int, err error) {
-	text, err := readAt(unix.AT_FDCWD, p.path+"/cgroup.procs") // by name, since dir may be closed
+	text, err := readAll(p.path+"/cgroup.procs") // by name, since dir may be closed
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil, nil // removed
 	}
@@ -340,10 +344,22 @@ func (g *Group) Remove(ctx context.Context) error {
 	if !g.made {
 		return nil
 	}
+	var errs []error
+	var busy []part
+	for _, p := range slices.Backward(g.parts) {
+		err := removeTree(p.path, 0)
+		if errors.Is(err, unix.EBUSY) {
+			busy = append(busy, p)
+			continue
+		}
+		errs = append(errs, err)
+	}
+	if len(busy) == 0 { // a timer costs more than the rest
+		return errors.Join(errs...)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var errs []error
-	for _, p := range slices.Backward(g.parts) {
+	for _, p := range busy {
 		errs = append(errs, p.remove(ctx))
 	}
 	return errors.Join(errs...)

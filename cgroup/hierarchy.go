@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/containerd/cgroups/v3"
-	"golang.org/x/sys/unix"
 )
 
 // hierarchy is a mounted tree of control groups.
@@ -14,6 +13,8 @@ type hierarchy struct {
 	unified bool
 	// controllers are those of version 1, and the name of a tree without.
 	controllers []string
+	// have are those that version 2 has on this machine; nil if nobody looked.
+	have []string
 	// root is the group that is mounted, and mount where.
 	root, mount string
 	readOnly    bool
@@ -28,7 +29,7 @@ type machine struct {
 
 // look reads what the kernel says about this process.
 func look() (*machine, error) {
-	mounts, err := readAt(unix.AT_FDCWD, "/proc/self/mountinfo")
+	mounts, err := readAll("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func look() (*machine, error) {
 	if len(m.hierarchies) == 0 {
 		return m, nil
 	}
-	own, err := readAt(unix.AT_FDCWD, "/proc/self/cgroup")
+	own, err := readAll("/proc/self/cgroup")
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +67,11 @@ func (h *hierarchy) folder(group string) string {
 		return ""
 	}
 	return path.Join(h.mount, rest)
+}
+
+// may reports whether groups could have a controller of version 2.
+func (h *hierarchy) may(controller string) bool {
+	return h.have == nil || slices.Contains(h.have, controller)
 }
 
 // v2 returns the tree of version 2, nil if there is none.
@@ -118,8 +124,11 @@ var notControllers = []string{"rw", "ro", "none", "all", "noprefix", "clone_chil
 func parseMounts(text string) (list []hierarchy) {
 	for line := range strings.Lines(text) {
 		left, right, ok := strings.Cut(line, " - ")
+		if !ok || !strings.HasPrefix(right, "cgroup") { // most, at no cost
+			continue
+		}
 		l, r := strings.Fields(left), strings.Fields(right)
-		if !ok || len(l) < 6 || len(r) < 3 || r[0] != "cgroup" && r[0] != "cgroup2" {
+		if len(l) < 6 || len(r) < 3 || r[0] != "cgroup" && r[0] != "cgroup2" {
 			continue
 		}
 		h := hierarchy{root: unescape(l[3]), mount: unescape(l[4]), unified: r[0] == "cgroup2"}
@@ -139,5 +148,8 @@ func parseMounts(text string) (list []hierarchy) {
 
 // unescape undoes what the kernel does to space, tab, newline and backslash.
 func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(s)
 }

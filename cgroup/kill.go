@@ -21,13 +21,13 @@ const killRound = 100 * time.Millisecond
 // one, again and again until none is left. When ctx is done, or after ten
 // seconds, what is left is a [*SurvivorsError].
 func (g *Group) Kill(ctx context.Context) error {
+	p := &g.parts[0]
+	if p.empty() {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	p := &g.parts[0]
 	for {
-		if p.empty() {
-			return nil
-		}
 		if err := p.kill(ctx); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (g *Group) Kill(ctx context.Context) error {
 // empty reports whether no process is in the group, nor beneath it.
 func (p *part) empty() bool {
 	if p.unified {
-		text, err := readAt(unix.AT_FDCWD, p.path+"/cgroup.events")
+		text, err := valueAt(unix.AT_FDCWD, p.path+"/cgroup.events")
 		if err != nil {
 			return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV)
 		}
@@ -171,7 +171,7 @@ func (p *part) freeze(ctx context.Context) error {
 			text, err := read(file)
 			return err != nil || text == value[1]
 		}
-		text, err := readAt(unix.AT_FDCWD, p.path+"/cgroup.events")
+		text, err := valueAt(unix.AT_FDCWD, p.path+"/cgroup.events")
 		n, ok := field(text, "frozen")
 		return err != nil || ok && n == 1
 	})

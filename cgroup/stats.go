@@ -99,12 +99,18 @@ type reader struct {
 
 // text returns what a file says, "" if there is none.
 func (r *reader) text(file string) string {
-	text, err := readAt(r.dir, file)
+	text, _ := r.optional(file)
+	return text
+}
+
+// optional is text that also says whether there is such a file.
+func (r *reader) optional(file string) (text string, ok bool) {
+	text, err := valueAt(r.dir, file)
 	// Pressure that isn't switched on is ENOTSUP.
 	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.EOPNOTSUPP) {
 		r.err = errors.Join(r.err, err)
 	}
-	return text
+	return text, err == nil
 }
 
 // one stores the number that is all of a file.
@@ -127,20 +133,21 @@ func (r *reader) v2(s *Stats) {
 	set(&s.User, cpu, "user_usec", 1)
 	set(&s.System, cpu, "system_usec", 1)
 	set(&s.Throttled, cpu, "throttled_usec", 1)
-	r.one(&s.MemoryPeak, "memory.peak")
-	r.one(&s.SwapPeak, "memory.swap.peak")
-	events := r.text("memory.events")
-	set(&s.OOMKilled, events, "oom_kill", 1)
-	if n, ok := field(events, "oom_group_kill"); ok {
-		s.OOMGroup = n > 0
-	} else if valueOf(s.OOMKilled) > 0 { // before Linux 5.17
-		group, _ := number(r.text("memory.oom.group"))
-		s.OOMGroup = group == 1
+	// On hybrid machines version 1 has the controllers, and looking for files
+	// that can't be there would take longer than all else here.
+	if r.may("memory") {
+		r.one(&s.MemoryPeak, "memory.peak")
+		r.one(&s.SwapPeak, "memory.swap.peak")
+		r.memoryEvents(s)
 	}
-	r.one(&s.PidsPeak, "pids.peak")
-	set(&s.PidsLimited, r.text("pids.events"), "max", 1)
-	if io, ok := r.optional("io.stat"); ok {
-		s.IORead, s.IOWrite = sumIO(io, "rbytes="), sumIO(io, "wbytes=")
+	if r.may("pids") {
+		r.one(&s.PidsPeak, "pids.peak")
+		set(&s.PidsLimited, r.text("pids.events"), "max", 1)
+	}
+	if r.may("io") {
+		if io, ok := r.optional("io.stat"); ok {
+			s.IORead, s.IOWrite = sumIO(io, "rbytes="), sumIO(io, "wbytes=")
+		}
 	}
 	for _, p := range []struct {
 		to   **int64
@@ -156,12 +163,15 @@ func (r *reader) v2(s *Stats) {
 	}
 }
 
-// optional is like text, and says whether there is such a file.
-func (r *reader) optional(file string) (string, bool) {
-	if unix.Faccessat(r.dir, file, unix.R_OK, 0) != nil {
-		return "", false
+func (r *reader) memoryEvents(s *Stats) {
+	events := r.text("memory.events")
+	set(&s.OOMKilled, events, "oom_kill", 1)
+	if n, ok := field(events, "oom_group_kill"); ok {
+		s.OOMGroup = n > 0
+	} else if valueOf(s.OOMKilled) > 0 { // before Linux 5.17
+		group, _ := number(r.text("memory.oom.group"))
+		s.OOMGroup = group == 1
 	}
-	return r.text(file), true
 }
 
 // sumIO adds up what io.stat says of each device.
