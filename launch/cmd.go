@@ -379,13 +379,16 @@ func (c *Cmd) Trace() *Trace {
 }
 
 // ControlGroup returns, once Start has, the control group that was made for the
-// command, nil if none was. Its Kill, Procs and Stats may be used until Wait is
-// called, which ends and removes it.
+// command, nil if none was: one of the caller's may have others in it. Its Kill,
+// Procs and Stats may be used until Wait is called, which ends and removes it.
 func (c *Cmd) ControlGroup() *cgroup.Group {
 	if c.started == nil || c.started.group.given {
 		return nil
 	}
-	return c.started.group.Group
+	if g := c.started.group.Group; g != nil && g.Made() {
+		return g
+	}
+	return nil
 }
 
 // Signal sends the command a signal. With a guard only SIGKILL can be sent, which

@@ -1,11 +1,16 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
@@ -64,4 +69,64 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// In a group of the caller's, others that are in it aren't the command's.
+func TestCallersGroup(t *testing.T) {
+	g := callersGroup(t)
+	other := exec.Command("sleep", "1000")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	})
+	if err := os.WriteFile(g+"/cgroup.procs", fmt.Append(nil, other.Process.Pid), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, way := range []string{"direct", "unconfined", "supervised", "boxed"} {
+		t.Run(way, func(t *testing.T) {
+			r := newRunner(t, runner.Config{Executor: executor(t, func(c *local.Config) {
+				ways[way](c)
+				c.Policy.Limits = policy.Limits{Cgroup: []policy.Path{policy.Path(g)}}
+			})})
+			if a := r.Authority(); a.EndsAll != (way == "supervised" || way == "boxed") {
+				t.Errorf("authority %+v; want none that a group gives", a)
+			}
+			res := run(t, r, runner.Request{Command: "grep -c " + filepath.Base(g) + " /proc/self/cgroup"})
+			if n := strings.TrimSpace(string(res.Stdout.Text())); n == "0" || n == "" || len(res.Leftover) > 0 || len(res.Survivors) > 0 {
+				t.Errorf("%+v, which says %q; want it in the group, and nothing left", res, n)
+			}
+			res = run(t, r, runner.Request{Command: "sleep 1000", Timeout: time.Second / 4})
+			if !res.TimedOut || len(res.Leftover) > 0 || len(res.Survivors) > 0 {
+				t.Errorf("%+v; want it killed, and nothing else", res)
+			}
+			if pid, err := syscall.Wait4(other.Process.Pid, nil, syscall.WNOHANG, nil); pid != 0 || err != nil {
+				t.Fatalf("another process in the group has ended: %d, %v", pid, err)
+			}
+		})
+	}
+}
+
+// callersGroup makes a control group.
+func callersGroup(t *testing.T) string {
+	t.Helper()
+	p, err := cgroup.Find(policy.Limits{Pids: 100}, cgroup.Options{})
+	if err != nil {
+		if os.Getuid() != 0 {
+			t.Skipf("only root has control groups everywhere: %v", err)
+		}
+		testenv.Skip(t, "needs control groups: %v", err)
+	}
+	g, err := p.Create()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := g.End(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	return g.Folders()[0]
 }

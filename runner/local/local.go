@@ -106,13 +106,14 @@ func New(c Config) (*Executor, error) {
 	// hands signals on where /proc doesn't show to whom; without /proc there is none.
 	e.guards = c.Supervisor == Self && s.CanGuard() && applied.Backend != launch.BackendBwrap && !c.Policy.Limits.Group() &&
 		(linux.OwnProc() || unix.Access(Self, unix.X_OK) != nil)
+	own := c.Policy.Limits.Group() && len(c.Policy.Limits.Cgroup) == 0 // the caller's may have others in them
 	e.authority = runner.Authority{
 		Name: "local", Writable: writable(&applied), Dir: string(c.Policy.Worktree), Shell: c.Shell, Sandbox: sandboxOf(&applied),
-		EndsAll: c.Policy.Limits.Group() && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
+		EndsAll: own && !c.Policy.Limits.BestEffort || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 		// Bubblewrap's commands die with it, and it with its parent.
 		// What is traced needs the host to look at what it does.
 		SurvivesHost: c.Supervisor == "" && applied.Backend != launch.BackendBwrap && !c.Options.TraceDenials,
-		OnlyKill:     c.Policy.Limits.Group() || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
+		OnlyKill:     own || c.Supervisor != "" || applied.Backend == launch.BackendBwrap,
 	}
 	return e, nil
 }
