@@ -316,7 +316,7 @@ func (g *Group) Procs() ([]int, error) {
 }
 
 func (p *part) procs() (pids []int, err error) {
-	text, err := readAll(p.path+"/cgroup.procs") // by name, since dir may be closed
+	text, err := readAll(p.path + "/cgroup.procs") // by name, since dir may be closed
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENODEV) {
 		return nil, nil // removed
 	}
