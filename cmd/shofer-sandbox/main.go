@@ -1,5 +1,8 @@
-// The launcher lives for a millisecond: it needn't look up, and follow, the
-// limits of its control group.
+// Go's runtime looks for the processor limit of its control group at every
+// start, whatever is said here. The first of these makes it close the limit's
+// files again, which would otherwise have the lowest free numbers and pass for
+// descriptors of the caller's (--keep-fd 3). The second keeps it from looking
+// for a new limit, at the start and every second from then on.
 //
 //go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0

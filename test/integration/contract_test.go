@@ -91,6 +91,8 @@ var setupFailures = []struct {
 	{args: []string{"--net", "lan", "tree", "true"}, stage: "policy", says: `"lan": no such network mode`},
 	{args: []string{"--json", "tree", "true"}, stage: "usage", says: "--json goes with --explain"},
 	{args: []string{"--keep-fd", "99", "tree", "true"}, stage: "usage", says: "--keep-fd 99: the descriptor is not open"},
+	// 4 is the lowest free one: a file that Go's runtime had open would be there.
+	{args: []string{"--keep-fd", "4", "tree", "true"}, stage: "usage", says: "--keep-fd 4: the descriptor is not open"},
 	{args: []string{"--keep-fd", "3", "tree", "true"}, stage: "usage", says: "--keep-fd 3 is the descriptor of --status-fd"},
 	{args: []string{"--connect-tcp", "65536", "tree", "true"}, stage: "usage", says: `--connect-tcp "65536" is not a port`},
 	{args: []string{"--rw", "", "tree", "true"}, stage: "usage", says: "--rw is empty", hint: "unset variable"},
