@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -255,6 +256,29 @@ func (s *Sandbox) newGroup(given *cgroup.Group) (*group, error) {
 		return nil, &SetupError{Stage: StageLimits, Err: err}
 	}
 	return &group{Group: g, lacks: err}, nil
+}
+
+// littleMemory is more than the kernel needs for the arguments of any command:
+// below, "argument list too long" means something else.
+const littleMemory = 8 << 20
+
+// blameMemory says of a start that failed for want of memory that the limit is
+// why: the child is within it from its first instruction on.
+func (s *Sandbox) blameMemory(err error) error {
+	limit := s.policy.Limits.Memory
+	var exec *ExecError
+	isExec := errors.As(err, &exec)
+	starved := errors.Is(err, unix.ENOMEM) || isExec && limit < littleMemory && errors.Is(err, unix.E2BIG)
+	if limit == 0 || !starved {
+		return err
+	}
+	if isExec {
+		err = exec.Err // it isn't the command's fault
+	}
+	return &SetupError{Stage: StageLimits, Err: &policy.Error{
+		Field: "limits.memory", Value: strconv.FormatInt(limit, 10), Why: "is too little to start a command with",
+		Hint: "allow it more, some megabytes at the least", Err: err,
+	}}
 }
 
 // addGroup adds the folders of the command's group, or says why it has none.

@@ -212,6 +212,28 @@ func TestLimitsHit(t *testing.T) {
 	})
 }
 
+// A limit that is too low for the start itself is named as the reason.
+func TestLittleMemory(t *testing.T) {
+	place := needGroups(t, policy.Limits{Memory: 1 << 20})
+	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
+		for _, n := range []int64{1, 4 << 10, 16 << 10} {
+			p.Limits = policy.Limits{Memory: n}
+			err := prepareWith(t, p, o).Command("true").Run()
+			var setup *launch.SetupError
+			var exit *exec.ExitError
+			switch {
+			case errors.As(err, &setup) && setup.Stage == launch.StageLimits && strings.Contains(err.Error(), "too little") && launch.Hint(err) != "":
+			case errors.As(err, &exit) && exit.Sys() == syscall.WaitStatus(syscall.SIGKILL): // in its exec, from which there is no way back
+			default:
+				t.Errorf("Run() with %d bytes = %v (hint: %s); want the limit blamed", n, err, launch.Hint(err))
+			}
+			if names := left(t, place); len(names) > 0 {
+				t.Errorf("%d bytes left %q", n, names)
+			}
+		}
+	})
+}
+
 // Limits of single processes take no group.
 func TestProcessLimits(t *testing.T) {
 	oom, core := int64(500), int64(0)

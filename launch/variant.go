@@ -287,6 +287,7 @@ func (s *Sandbox) attempt(given *cgroup.Group, start func(*variant, *slots, *gro
 	defer func() {
 		if err != nil {
 			g.discard()
+			err = s.blameMemory(err)
 		}
 	}()
 	for {
