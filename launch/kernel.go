@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/landlock"
@@ -49,7 +50,7 @@ func pathOf(err error) policy.Path {
 		return policy.Path(inside.Path)
 	case errors.As(err, &rule):
 		return policy.Path(rule.Grant.Path)
-	case errors.As(err, &pol) && pol.Err != nil:
+	case errors.As(err, &pol) && pol.Err != nil && strings.HasPrefix(pol.Value, "/"): // it may be anything
 		return policy.Path(pol.Value)
 	case errors.As(err, &path):
 		return policy.Path(path.Path)

@@ -29,6 +29,9 @@ func TestRecord(t *testing.T) {
 				Field: "write[0]", Value: "/x", Why: "does not exist", Hint: "make it", Err: syscall.ENOENT,
 			}})
 		}, `{"event":"setup-failed","stage":"policy","error":"write[0] \"/x\": does not exist","hint":"make it","errno":"ENOENT","path":"/x","exit_code":125}`},
+		{"no path", func(r *launch.Record) {
+			r.Failed(&launch.SetupError{Stage: launch.StageLimits, Err: &policy.Error{Field: "limits.memory", Value: "1", Why: "is too little", Err: syscall.ENOMEM}})
+		}, `{"event":"setup-failed","stage":"limits","error":"limits.memory \"1\": is too little","errno":"ENOMEM","exit_code":125}`},
 		{"exec", func(r *launch.Record) {
 			r.Failed(&launch.ExecError{Name: "x", Path: "/bin/x", Why: "broken", Err: &fs.PathError{Op: "exec", Path: "/bin/x", Err: syscall.ENOEXEC}})
 		}, `{"event":"exec-failed","stage":"exec","error":"cannot execute x (/bin/x): broken","errno":"ENOEXEC","path":"/bin/x","exit_code":126,"command":"x"}`},
