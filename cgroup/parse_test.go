@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
+	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
@@ -177,6 +178,23 @@ func TestDevice(t *testing.T) {
 		var support *SupportError
 		if major, minor, err := device(at); !errors.As(err, &support) || support.Mend == "" {
 			t.Errorf("device(%q) = %d:%d, %v; want a *SupportError with a mend", at, major, minor, err)
+		}
+	}
+}
+
+// Two names of one device don't raise its rate.
+func TestSameDevice(t *testing.T) {
+	dir := testenv.Self().Dir(t)
+	if _, _, err := device(dir); err != nil {
+		t.Skip(err) // a machine may have no block device
+	}
+	for _, rates := range [][]policy.IORate{
+		{{Rate: 5}, {Device: policy.Path(dir + "/.."), Rate: 9}},
+		{{Device: policy.Path(dir), Rate: 9}, {Rate: 5}},
+	} {
+		list, err := throttles(rates, dir)
+		if err != nil || len(list) != 1 || list[0].Rate != 5 {
+			t.Errorf("throttles(%v) = %v, %v; want one, of 5", rates, list, err)
 		}
 	}
 }

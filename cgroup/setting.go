@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -238,7 +239,8 @@ func settingsV1(r *specs.LinuxResources) (list []setting, err error) {
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
 
-// throttles looks up the devices of rates.
+// throttles looks up the devices of rates. Of several for one device, whose paths
+// may differ, the lowest counts.
 func throttles(rates []policy.IORate, worktree string) (list []specs.LinuxThrottleDevice, err error) {
 	for _, r := range rates {
 		at := string(r.Device)
@@ -251,7 +253,12 @@ func throttles(rates []policy.IORate, worktree string) (list []specs.LinuxThrott
 		}
 		d := specs.LinuxThrottleDevice{Rate: uint64(r.Rate)}
 		d.Major, d.Minor = int64(major), int64(minor)
-		list = append(list, d)
+		same := slices.IndexFunc(list, func(o specs.LinuxThrottleDevice) bool { return o.Major == d.Major && o.Minor == d.Minor })
+		if same < 0 {
+			list = append(list, d)
+		} else {
+			list[same].Rate = min(list[same].Rate, d.Rate)
+		}
 	}
 	return list, nil
 }

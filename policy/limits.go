@@ -26,7 +26,8 @@ type Limits struct {
 	// CPUWeight is the share of the processors when they are wanted by others,
 	// too, from 1 to 10000. Zero is the kernel's own, 100.
 	CPUWeight int64 `json:"cpu_weight,omitempty"`
-	// IORead and IOWrite are rates for block devices. Nil is unlimited.
+	// IORead and IOWrite are rates for block devices. Nil is unlimited. Of several
+	// for one device the lowest counts.
 	IORead  []IORate `json:"io_read,omitempty"`
 	IOWrite []IORate `json:"io_write,omitempty"`
 
