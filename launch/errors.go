@@ -163,10 +163,8 @@ func Hint(err error) string {
 		return box.Mend
 	case errors.As(err, &inside):
 		return inside.Mend
-	case errors.As(err, &support):
-		return support.Mend
-	case errors.As(err, &limit):
-		return limit.Mend
+	case errors.As(err, &support), errors.As(err, &limit):
+		return orWithout(limitsMend(err), withoutLimits)
 	case errors.As(err, &leak):
 		return "hand the data on by a pipe, as in: cat FILE | shofer-sandbox …"
 	case errors.Is(err, errNoInit):
@@ -188,12 +186,19 @@ func unmetHint(e *UnmetError) string {
 			mends = append(mends, f.Mend)
 		}
 	}
-	without := "or run with --best-effort, and without the promise"
+	without := "run with --best-effort, and without the promise"
 	if len(e.Features) == 1 && e.Features[0].Promise == policy.PromiseLimits {
-		without = "or run with --limits best-effort, and without them"
+		without = withoutLimits
 	}
-	mends = append(mends, without)
-	return strings.Join(mends, "; ")
+	return orWithout(strings.Join(mends, "; "), without)
+}
+
+// orWithout adds to what would mend something how to do without it.
+func orWithout(mend, without string) string {
+	if mend == "" {
+		return without
+	}
+	return mend + "; or " + without
 }
 
 // startError sorts a failed start into a SetupError or an ExecError.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,7 +54,7 @@ func newLimits(p *policy.Policy, have uint64, ownGroup bool) *limits {
 		by = append(by, rlimitName)
 		if why := l.addProcess(&p.Limits, have); why != "" && l.lacks == nil {
 			l.feature.State, l.feature.Why = policy.Absent, why
-			l.feature.Mend = "ask for less, or run as root"
+			l.feature.Mend = "leave it as it is, or start this program with the capability"
 		}
 	}
 	if l.feature.State == policy.Enforced {
@@ -64,18 +65,30 @@ func newLimits(p *policy.Policy, have uint64, ownGroup bool) *limits {
 
 // absent says why a group can't be had.
 func (l *limits) absent(err error) {
-	l.feature = policy.Feature{Promise: policy.PromiseLimits, State: policy.Absent, Why: err.Error()}
+	l.feature = policy.Feature{Promise: policy.PromiseLimits, State: policy.Absent, Why: err.Error(), Mend: limitsMend(err)}
+}
+
+// withoutLimits is how to do without limits that can't be had.
+const withoutLimits = "run with --limits best-effort, and without them"
+
+// limitsMend is what would help where a group can't be had, "" if that isn't
+// known.
+func limitsMend(err error) string {
 	var support *cgroup.SupportError
 	var limit *cgroup.LimitError
+	mend := ""
 	switch {
+	case errors.As(err, &support) && support.Scope:
+		return scopeHint
 	case errors.As(err, &support):
-		l.feature.Mend = support.Mend
-		if support.Scope {
-			l.feature.Mend = scopeHint
-		}
+		mend = support.Mend
 	case errors.As(err, &limit):
-		l.feature.Mend = limit.Mend
+		mend = limit.Mend
 	}
+	if mend == "" && errors.Is(err, fs.ErrPermission) {
+		mend = "a sandbox that this program runs in may forbid it: set the limits there, or start this outside"
+	}
+	return mend
 }
 
 // tryScope finds out whether the user's systemd would give the group that is
@@ -106,7 +119,7 @@ func (l *limits) addProcess(p *policy.Limits, have uint64) (why string) {
 	add := func(resource int, name string, n int64) {
 		var now unix.Rlimit
 		if err := unix.Getrlimit(resource, &now); err == nil && uint64(n) > now.Max && have&(1<<unix.CAP_SYS_RESOURCE) == 0 {
-			bad = append(bad, fmt.Sprintf("the limit %s is %d already, and this user can't raise it to %d", name, now.Max, n))
+			bad = append(bad, fmt.Sprintf("the limit %s is %d already, and raising it to %d takes CAP_SYS_RESOURCE", name, now.Max, n))
 			n = int64(now.Max)
 		}
 		l.rlimits = append(l.rlimits, spawn.Rlimit{Resource: resource, Cur: uint64(n), Max: uint64(n)})
@@ -122,13 +135,13 @@ func (l *limits) addProcess(p *policy.Limits, have uint64) (why string) {
 	}
 	l.nice = int(p.Nice)
 	if p.Nice < 0 && have&(1<<unix.CAP_SYS_NICE) == 0 && !mayLower(l.nice) {
-		bad = append(bad, "this user can't lower the niceness")
+		bad = append(bad, "lowering the niceness takes CAP_SYS_NICE, or a higher RLIMIT_NICE")
 		l.nice = 0
 	}
 	if p.OOMScoreAdj != nil {
 		n := int(*p.OOMScoreAdj)
 		if now, ok := oomScoreAdj(); ok && n < now && have&(1<<unix.CAP_SYS_RESOURCE) == 0 {
-			bad = append(bad, fmt.Sprintf("oom_score_adj is %d, and this user can't lower it to %d", now, n))
+			bad = append(bad, fmt.Sprintf("oom_score_adj is %d, and lowering it to %d takes CAP_SYS_RESOURCE", now, n))
 			n = now
 		}
 		l.oomScoreAdj = &n

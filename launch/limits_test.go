@@ -295,6 +295,28 @@ func TestLimitsAbsent(t *testing.T) {
 	}
 }
 
+// Each refusal has its mend.
+func TestLimitsHint(t *testing.T) {
+	const without = "run with --limits best-effort, and without them"
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&cgroup.SupportError{Why: "x"}, without},
+		{&cgroup.SupportError{Why: "x", Mend: "do y"}, "do y; or " + without},
+		{&cgroup.SupportError{Why: "x", Scope: true}, "start this program by: systemd-run --user --scope -p Delegate=yes; or " + without},
+		{&cgroup.SupportError{Why: "x", Err: syscall.EACCES}, "a sandbox that this program runs in may forbid it: set the limits there, or start this outside; or " + without},
+		{&cgroup.LimitError{File: "x", Value: "1", Mend: "do y"}, "do y; or " + without},
+		{&launch.UnmetError{Features: []policy.Feature{{Promise: policy.PromiseLimits}}}, without},
+		{&launch.UnmetError{Features: []policy.Feature{{Promise: policy.PromiseLimits, Mend: "do y"}}}, "do y; or " + without},
+		{&launch.UnmetError{Features: []policy.Feature{{Promise: policy.PromiseHide}}}, "run with --best-effort, and without the promise"},
+	} {
+		if got := launch.Hint(&launch.SetupError{Stage: launch.StageLimits, Err: tt.err}); got != tt.want {
+			t.Errorf("Hint(%v) = %q; want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
 // No grant may cover the control groups.
 func TestLimitsGrants(t *testing.T) {
 	l := policy.Limits{Pids: 10}
