@@ -107,7 +107,7 @@ func (p Policy) validateLimits() error {
 		{"memory", l.Memory, 0, math.MaxInt64, "a number of bytes"},
 		{"pids", l.Pids, 0, 1 << 22, "a number of processes, up to 4194304"},
 		{"cpu_weight", l.CPUWeight, 0, maxWeight, "a weight from 1 to 10000"},
-		{"nofile", l.OpenFiles, 0, 1 << 30, "a number of descriptors"},
+		{"nofile", l.OpenFiles, 0, 1 << 30, "a number of descriptors, up to 1073741824"},
 		{"fsize", l.FileSize, 0, math.MaxInt64, "a number of bytes"},
 		{"nice", l.Nice, -maxNice - 1, maxNice, "a number from -40 to 39"},
 		{"swap", valueOf(l.Swap), Unlimited, math.MaxInt64, "a number of bytes, or -1 for no limit"},
@@ -120,8 +120,8 @@ func (p Policy) validateLimits() error {
 	}
 	if l.CPUs != 0 && !(l.CPUs >= minCPUs && l.CPUs <= maxCPUs) {
 		return &Error{
-			Field: "limits.cpus", Value: strconv.FormatFloat(l.CPUs, 'g', -1, 64),
-			Why: "is not a number of processors of at least 0.01",
+			Field: "limits.cpus", Value: strconv.FormatFloat(l.CPUs, 'f', -1, 64),
+			Why: "is not a number of processors from 0.01 to 1048576",
 		}
 	}
 	if err := validateRates("limits.io_read", l.IORead); err != nil {

@@ -96,6 +96,14 @@ func TestValidateLimits(t *testing.T) {
 			t.Errorf("Validate(%+v) = %v; want an *Error", l, err)
 		}
 	}
+	for want, l := range map[string]Limits{
+		`limits.cpus "1048577": is not a number of processors from 0.01 to 1048576`:    {CPUs: 1<<20 + 1},
+		`limits.nofile "1073741825": is not a number of descriptors, up to 1073741824`: {OpenFiles: 1<<30 + 1},
+	} {
+		if err := (Policy{Limits: l}).Validate(); err == nil || err.Error() != want {
+			t.Errorf("Validate(%+v) = %v; want %s", l, err, want)
+		}
+	}
 	if err := (Policy{Limits: Limits{Cgroup: []Path{"/x"}, Nice: 5}}).Validate(); err != nil {
 		t.Error(err)
 	}

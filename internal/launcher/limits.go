@@ -1,6 +1,7 @@
 package launcher
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -147,8 +148,12 @@ func limitNumber(name, v string, size bool) (n int64, err error) {
 		return policy.Unlimited, nil
 	case size:
 		if n, err = policy.ParseSize(v); err != nil {
-			hint := launch.Hint(err)
-			return 0, usageError("--"+name+" "+v+" is not a size", hint)
+			why := "is not a size"
+			var e *policy.Error
+			if errors.As(err, &e) {
+				why = e.Why
+			}
+			return 0, usageError("--"+name+" "+v+" "+why, launch.Hint(err))
 		}
 	default:
 		if n, err = strconv.ParseInt(v, 10, 64); err != nil {

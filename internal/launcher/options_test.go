@@ -89,6 +89,7 @@ func TestParseErrors(t *testing.T) {
 		{[]string{"--memory", "0", "/w", "true"}, "--memory 0 leaves nothing", "leave it out"},
 		{[]string{"--memory", "max", "/w", "true"}, "--memory max is not a size", ""},
 		{[]string{"--swap", "-1", "/w", "true"}, "--swap -1 is not a size", ""},
+		{[]string{"--memory", "9999999T", "/w", "true"}, "--memory 9999999T is too large a size", ""},
 		{[]string{"--pids", "many", "/w", "true"}, "--pids many is not a whole number", ""},
 		{[]string{"--cpus", "0", "/w", "true"}, "--cpus 0: not a number of processors", "1.5"},
 		{[]string{"--cpus", "NaN", "/w", "true"}, "--cpus NaN", ""},
