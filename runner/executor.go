@@ -107,6 +107,9 @@ type Usage struct {
 	// Source is "cgroup" when all its processes are counted, or "rusage" when
 	// only those are that were waited for.
 	Source string `json:"source"`
+	// FromRusage names the numbers, as in JSON, that are counted as with "rusage"
+	// although Source is "cgroup", since its group doesn't have them.
+	FromRusage []string `json:"from_rusage,omitempty"`
 
 	User   time.Duration `json:"user_ns"`
 	System time.Duration `json:"system_ns"`
@@ -115,16 +118,24 @@ type Usage struct {
 	// else has started the command, had in memory then: the kernel counts from
 	// before the command's exec.
 	MemoryPeak int64 `json:"memory_peak,omitempty"`
+	// IORead and IOWrite are bytes transferred from and to block devices.
+	IORead  *int64 `json:"io_read,omitempty"`
+	IOWrite *int64 `json:"io_write,omitempty"`
 	// The rest is known of a control group only; nil is unknown.
 	SwapPeak  *int64         `json:"swap_peak,omitempty"`
-	IORead    *int64         `json:"io_read,omitempty"`
-	IOWrite   *int64         `json:"io_write,omitempty"`
 	PidsPeak  *int64         `json:"pids_peak,omitempty"`
 	Throttled *time.Duration `json:"throttled_ns,omitempty"`
-	// OOMKills is how many processes the kernel killed for memory.
+	// OOMKills is how many processes the kernel killed for memory, and OOMGroup
+	// says that all of them went then.
 	OOMKills *int64 `json:"oom_kills,omitempty"`
+	OOMGroup bool   `json:"oom_group,omitempty"`
 	// PidsLimited says that a process was not made because there were too many.
 	PidsLimited *bool `json:"pids_limited,omitempty"`
+	// CPUPressure, MemoryPressure and IOPressure are for how long something of it
+	// waited for these.
+	CPUPressure    *time.Duration `json:"cpu_pressure_ns,omitempty"`
+	MemoryPressure *time.Duration `json:"memory_pressure_ns,omitempty"`
+	IOPressure     *time.Duration `json:"io_pressure_ns,omitempty"`
 }
 
 // Sandbox is under what a command ran, or is to run.

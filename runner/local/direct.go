@@ -216,36 +216,8 @@ func fill(exit *runner.Exit, ws syscall.WaitStatus, ru *syscall.Rusage) {
 	} else {
 		exit.Code = ws.ExitStatus()
 	}
-	exit.Usage = &runner.Usage{
-		Source: "rusage", User: time.Duration(ru.Utime.Nano()), System: time.Duration(ru.Stime.Nano()),
-		MemoryPeak: ru.Maxrss * 1024, // the kernel counts in KiB
-	}
-}
-
-// addGroup adds what was used in a control group, which counts everything, to
-// what was used by the processes that were waited for.
-func addGroup(u *runner.Usage, g *cgroup.Stats) {
-	if g == nil {
-		return
-	}
-	u.Source = "cgroup"
-	micro := func(to *time.Duration, n *int64) {
-		if n != nil {
-			*to = time.Duration(*n) * time.Microsecond
-		}
-	}
-	micro(&u.User, g.User)
-	micro(&u.System, g.System)
-	if g.MemoryPeak != nil {
-		u.MemoryPeak = *g.MemoryPeak
-	}
-	u.SwapPeak, u.IORead, u.IOWrite, u.PidsPeak, u.OOMKills = g.SwapPeak, g.IORead, g.IOWrite, g.PidsPeak, g.OOMKilled
-	if g.Throttled != nil {
-		u.Throttled = new(time.Duration)
-		micro(u.Throttled, g.Throttled)
-	}
-	if g.PidsLimited != nil {
-		limited := *g.PidsLimited > 0
-		u.PidsLimited = &limited
-	}
+	exit.Usage = waitedFor(
+		time.Duration(ru.Utime.Nano()), time.Duration(ru.Stime.Nano()),
+		ru.Maxrss*1024, ru.Inblock*blockSize, ru.Oublock*blockSize, // the kernel counts in KiB, and in blocks
+	)
 }

@@ -83,6 +83,8 @@ type record struct {
 		User   int64 `json:"user_us"`
 		System int64 `json:"system_us"`
 		MaxRSS int64 `json:"max_rss_bytes"`
+		Read   int64 `json:"io_read_bytes"`
+		Write  int64 `json:"io_write_bytes"`
 	} `json:"usage"`
 
 	Error    string      `json:"error"`
@@ -344,10 +346,10 @@ func (p *supervised) Finish() (runner.Exit, error) {
 	if r.Signal != nil {
 		exit.Signal, exit.Core = unix.SignalNum(*r.Signal), r.Core
 	}
-	exit.Usage = &runner.Usage{
-		Source: "rusage", User: time.Duration(r.Usage.User) * time.Microsecond,
-		System: time.Duration(r.Usage.System) * time.Microsecond, MemoryPeak: r.Usage.MaxRSS,
-	}
+	exit.Usage = waitedFor(
+		time.Duration(r.Usage.User)*time.Microsecond, time.Duration(r.Usage.System)*time.Microsecond,
+		r.Usage.MaxRSS, r.Usage.Read, r.Usage.Write,
+	)
 	addGroup(exit.Usage, r.Group)
 	exit.LimitsHit = r.LimitsHit
 	if exit.Sandbox != nil {
