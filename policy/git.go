@@ -325,7 +325,7 @@ func brokenRepo(top, text string) *Repo {
 // tampered marks a pointer that is not confirmed.
 func (repo *Repo) tampered(file, says, why string) *Repo {
 	return repo.problem("git-tampered", file+" names "+display(says)+": "+why,
-		"if the worktree or its repository was moved, git worktree repair mends it; else look before you run git there")
+		"if the worktree or its repository was moved, git worktree repair mends it; else see what shofer-sandbox --verify says before you run git there")
 }
 
 func (repo *Repo) problem(code, text, hint string) *Repo {

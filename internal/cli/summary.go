@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 )
 
@@ -50,6 +51,9 @@ func remarks(r *runner.Result) (lines []string) {
 		}
 		for _, done := range s.Restored {
 			add("restore: %s", done)
+		}
+		if len(s.Tampered) > 0 && len(s.Restored) == 0 {
+			lines = append(lines, "hint: before you run git there: "+tamper.VerifyCommand(r.Dir))
 		}
 		for _, d := range s.Denials {
 			add("the sandbox refused: %s", &d)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/linux"
+	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"golang.org/x/sys/unix"
 )
@@ -255,7 +256,7 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 			o.warn("restore: " + done)
 		}
 	} else if len(e.Tampered) > 0 {
-		o.warn("hint: look before you run git there: git -c core.fsmonitor=false -c core.hooksPath=/dev/null status")
+		o.warn("hint: before you run git there: " + oneLine(tamper.VerifyCommand(string(o.policy.Worktree))))
 	}
 	if e.Trace = started.Trace(); e.Trace != nil {
 		o.tell(e.Trace)

@@ -17,7 +17,7 @@ type verification struct {
 	Suspicious bool             `json:"suspicious"`
 	Findings   []tamper.Finding `json:"findings"`
 	// Look is the beginning of a command by which git in the worktree starts
-	// none of what was found.
+	// nothing by itself, and what it has to start is confined.
 	Look string `json:"look"`
 }
 
@@ -48,7 +48,7 @@ func (v verification) text() string {
 		fmt.Fprintf(&b, "%s\n  look: %s\n", oneLine(f.String()), oneLine(f.Look))
 	}
 	if v.Suspicious {
-		fmt.Fprintf(&b, "\nUntil this is understood, run git there only as in: %s status\n", oneLine(v.Look))
+		fmt.Fprintf(&b, "\nUntil this is understood, run git there only as in\n  %s status\n", oneLine(v.Look))
 	} else {
 		fmt.Fprintf(&b, "nothing suspicious in %s\n", v.Worktree)
 	}

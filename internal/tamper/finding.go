@@ -49,13 +49,19 @@ func (f Finding) String() string {
 	return string(f.Severity) + ": " + f.Path.String() + ": " + f.Text
 }
 
+// VerifyCommand returns a shell command that looks at a folder and executes
+// nothing that is there.
+func VerifyCommand(folder string) string { return "shofer-sandbox --verify " + shellQuote(folder) }
+
 // SafeGit returns the beginning of a shell command that runs git in a folder
 // without the programs that git would start by itself: monitors, hooks, pagers,
-// and what is in repositories that are linked in. Filters for content still run
-// where git has to read changed files, and git diff needs --no-ext-diff and
-// --no-textconv besides.
+// and what is in repositories that are linked in. What no setting turns off,
+// such as filters for content where git has to read changed files, is confined:
+// it can't write, nor send anything. git diff needs --no-ext-diff and
+// --no-textconv besides to be without the programs of these.
 func SafeGit(folder string) string {
-	return "git --no-pager -C " + shellQuote(folder) + " -c core.fsmonitor=false -c core.hooksPath=/dev/null" +
+	return "shofer-sandbox --mode read-only --net none " + shellQuote(folder) +
+		" -- git --no-pager -C " + shellQuote(folder) + " -c core.fsmonitor=false -c core.hooksPath=/dev/null" +
 		" -c diff.ignoreSubmodules=all -c submodule.recurse=false"
 }
 

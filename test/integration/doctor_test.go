@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
@@ -350,6 +351,47 @@ func TestVerify(t *testing.T) {
 			if says := ownOutput(t, r); r.Code != 125 || says.err == "" || r.Stdout != "" {
 				t.Errorf("--verify %q: %v; want exit 125 and an error", args, r)
 			}
+		}
+	})
+}
+
+// TestLook: a command can plant what even a careful git executes. The warning
+// says to look first, and what --verify says to run executes it confined.
+func TestLook(t *testing.T) {
+	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
+		s := newStage(t, u)
+		repo := u.NewRepoAt(t, s.base+"/repo")
+		planted := s.outside + "/ran"
+		r := testenv.Run(t, s.launch(repo.Dir, "--", "sh", "-c", `cd "$0" && git init -q --bare evil &&
+			cp -r .git/objects .git/refs evil/ && mkdir -p evil/info && echo '* filter=x' >evil/info/attributes &&
+			git -C evil config filter.x.clean "touch $1; cat" && echo "$0/evil" >.git/commondir`, repo.Dir, planted))
+		if says := ownOutput(t, r); r.Code != 0 || !strings.HasSuffix(says.hint, "shofer-sandbox --verify "+repo.Dir) {
+			t.Fatalf("%v; want a hint to look by --verify", r)
+		}
+		r = testenv.Run(t, s.launch("--verify", repo.Dir))
+		_, look, found := strings.Cut(r.Stdout, "\n  shofer-sandbox ")
+		if r.Code != 1 || !found {
+			t.Fatalf("--verify: %v; want a command to look by", r)
+		}
+		git := func(line string) testenv.Result {
+			t.Helper()
+			later := time.Now().Add(time.Second) // git has to read what is newer than its index
+			if err := os.Chtimes(repo.Dir+"/README", later, later); err != nil {
+				t.Fatal(err)
+			}
+			return testenv.Run(t, s.command("sh", "-c", line))
+		}
+		if r := git("exec " + s.launcher + " " + look); r.Code != 0 || !strings.Contains(r.Stderr, planted) {
+			t.Errorf("%v; want the filter to run and to be refused its write", r)
+		}
+		if _, err := os.Lstat(planted); err == nil {
+			t.Error("what --verify says to run wrote outside")
+		}
+		if r := git("git -C " + repo.Dir + " -c core.fsmonitor=false -c core.hooksPath=/dev/null status"); r.Code != 0 {
+			t.Errorf("git status: %v", r)
+		}
+		if _, err := os.Lstat(planted); err != nil {
+			t.Errorf("git status without the launcher did not run the filter: %v", err)
 		}
 	})
 }
