@@ -65,12 +65,11 @@ func (l *Layout) EmptyFiles() (n int) {
 func (l *Layout) Args(fd Descriptors) ([]string, error) {
 	steps := l.plan()
 	args := make([]string, 0, 32+3*len(steps))
-	// The sandbox ends with the thread that started bwrap.
-	args = append(args, "--die-with-parent")
 	for _, f := range []struct {
 		on     bool
 		option string
 	}{
+		{!l.Options.Watched, "--die-with-parent"},
 		{l.NewUser, "--unshare-user"},
 		{l.NewPid, "--unshare-pid"},
 		{l.NewPid && l.Options.Init, "--as-pid-1"},

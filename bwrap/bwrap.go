@@ -27,11 +27,19 @@
 // process of bwrap's own, which the command may trace and which is under no
 // filter of ours.
 //
-// The starter keeps the thread that started bwrap until bwrap has ended: the
-// kernel takes the end of that thread for the death of the parent, which is the
-// end of the sandbox. Likewise an inner stage that becomes the command by execve(2)
-// does so on its first thread: on another one the kernel forgets that the sandbox
-// is to end with its parent. The starter starts bwrap with SIGCHLD at its default disposition,
+// The inner stage ends when the starter has ended, or bwrap ([Options.Watched]): it
+// holds one end of a socket of which only the starter has the other, which shuts it
+// when bwrap has ended. The pipe that bwrap writes its status to is open for reading
+// in bwrap, too: one that couldn't write would end between its clone(2) and the word
+// that its child waits for, and the child then waits for ever, as it does where
+// bwrap itself is killed there. Nothing runs in such a child.
+//
+// Without Watched the starter keeps the thread that started bwrap until bwrap has
+// ended: the kernel takes the end of that thread for the death of the parent. And an
+// inner stage that becomes the command by execve(2) does so on its first thread: on
+// another one the kernel forgets that it is to end with bwrap.
+//
+// The starter starts bwrap with SIGCHLD at its default disposition,
 // and with the signals of the terminal ignored, since bwrap itself would die of
 // a Ctrl-C that its command may want to handle; the inner stage puts them back.
 // It gives bwrap a pipe as standard error and hands the command's descriptors
@@ -118,6 +126,12 @@ type Options struct {
 	OpenProc bool
 	// NewSession makes the inner stage the leader of a new session.
 	NewSession bool
+	// Watched says that the inner stage sees by itself that bwrap has ended, or who
+	// started it, and ends. Otherwise bwrap is told to end the sandbox with the thread
+	// that started it (--die-with-parent), which it does only once the inner stage
+	// runs: where the thread ends before, the inner stage runs without bwrap, or a
+	// child of bwrap's waits for ever.
+	Watched bool
 	// Dir is the folder that the inner stage starts in. Zero is "/".
 	Dir string
 	// Terminal is the device that is to be seen as /dev/console, so that

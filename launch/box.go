@@ -3,7 +3,6 @@ package launch
 import (
 	"errors"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -209,32 +208,21 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Box{socket: ends.socket, stage: packet{pidfd: -1}, listener: -1}
-	started := make(chan error, 1)
-	exited := make(chan struct{})
-	b.exited = exited
-	go func() {
-		// The kernel takes the end of this thread for that of the parent.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		proc, err := spawn.Start(plan)
-		if err == nil {
-			b.bwrap = proc.Pid
-			if proc.PidFD >= 0 {
-				_ = unix.Close(proc.PidFD)
-			}
-		}
-		started <- err
-		if err != nil {
-			return
-		}
-		awaitEnd(proc.Pid)
-		close(exited)
-	}()
-	if err := <-started; err != nil {
+	proc, err := spawn.Start(plan)
+	if err != nil {
 		ends.close()
 		return nil, &boxError{words: err.Error(), err: err}
 	}
+	if proc.PidFD >= 0 {
+		_ = unix.Close(proc.PidFD)
+	}
+	exited := make(chan struct{})
+	b := &Box{bwrap: proc.Pid, exited: exited, socket: ends.socket, stage: packet{pidfd: -1}, listener: -1}
+	go func() {
+		awaitEnd(proc.Pid)
+		b.release()
+		close(exited)
+	}()
 	files.close() // or their ends wouldn't be seen
 	b.inner, b.words, b.status = receive(b.socket), firstWords(ends.words), readStatus(ends.status)
 	if err := b.await(v, p.Argv[0]); err != nil {
@@ -245,6 +233,16 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// release tells the inner stage, if it is left, that bubblewrap has ended. What it
+// has said can still be read.
+func (b *Box) release() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.socket >= 0 {
+		_ = unix.Shutdown(b.socket, unix.SHUT_RDWR)
+	}
 }
 
 // takeStage returns the id of the command in the sandbox, and what tells it from

@@ -71,6 +71,9 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 		return nil, ends, startFailure(os.NewSyscallError("pipe2", err))
 	}
 	statusFD := files.open(status[1])
+	// bubblewrap has the other end too: if this process were gone, it would else
+	// fail to write, and leave a child that waits for it.
+	files.add(status[0])
 	ends.status = os.NewFile(uintptr(status[0]), "status")
 	defer func() {
 		if err != nil {
@@ -90,6 +93,7 @@ func (v *variant) boxPlan(p *spawn.Plan, linger time.Duration, files *boxFiles) 
 
 	layout := *v.layout
 	layout.Options.Terminal = terminalOf(p.Files)
+	layout.Options.Watched = true
 	fd := bwrap.Descriptors{Status: statusFD}
 	for range layout.EmptyFiles() {
 		empty, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)

@@ -3,6 +3,7 @@ package launch
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"os/signal"
 	"slices"
@@ -66,6 +67,9 @@ var deaf = []os.Signal{
 // inner is the inner stage. It returns the exit code.
 func inner(fd int) int {
 	signal.Ignore(deaf...)
+	// With bubblewrap's end this process's comes, and by that all others'. One that
+	// was before is seen at the socket.
+	_ = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0)
 	j, err := readJob(fd)
 	if err != nil {
 		_, _ = os.Stderr.WriteString("the job of the inner stage can't be read: " + err.Error() + "\n")
@@ -75,13 +79,16 @@ func inner(fd int) int {
 	if err != nil { // before Linux 5.3
 		self = -1
 	}
-	send(j.Socket, report{Event: reportReady}, self)
+	err = send(j.Socket, report{Event: reportReady}, self)
 	if self >= 0 {
 		_ = unix.Close(self)
 	}
+	if err != nil { // whoever wanted this is gone
+		return ExitSetup
+	}
 	proc, err := j.start()
 	if err != nil {
-		send(j.Socket, failure(err), -1)
+		_ = send(j.Socket, failure(err), -1)
 		return ExitSetup
 	}
 	// Who waits for the end of a pipe waits for the command, not for us.
@@ -91,14 +98,11 @@ func inner(fd int) int {
 		}
 	}
 	if proc.Listener >= 0 {
-		send(j.Socket, report{Event: reportWitness}, proc.Listener)
+		_ = send(j.Socket, report{Event: reportWitness}, proc.Listener)
 		_ = unix.Close(proc.Listener)
 	}
-	send(j.Socket, report{Event: reportStarted}, proc.PidFD)
-	if proc.PidFD >= 0 {
-		_ = unix.Close(proc.PidFD)
-	}
-	go handOn(j.Socket, proc.Pid)
+	_ = send(j.Socket, report{Event: reportStarted}, proc.PidFD)
+	go handOn(j.Socket, proc)
 	code := awaitCommand(j.Socket, proc.Pid)
 	awaitRest(j.Linger)
 	return code
@@ -174,12 +178,12 @@ func awaitCommand(socket, command int) int {
 			return ExitSetup
 		case pid != command:
 		case ws.Stopped():
-			send(socket, report{Event: reportStopped}, -1)
+			_ = send(socket, report{Event: reportStopped}, -1)
 		case ws.Signaled():
-			send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
+			_ = send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
 			return 128 + int(ws.Signal())
 		case ws.Exited():
-			send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
+			_ = send(socket, report{Event: reportEnded, Status: uint32(ws), Rusage: ru}, -1)
 			return ws.ExitStatus()
 		}
 	}
@@ -206,28 +210,37 @@ func awaitRest(linger time.Duration) {
 	}
 }
 
-// handOn sends the command the signals that come from the socket, a byte for
-// each.
-func handOn(socket, command int) {
+// handOn sends the command the signals that come from the socket, a byte for each,
+// and ends it, and this process, when nobody is left who could send one: bubblewrap
+// has ended, or who started it. In a pid namespace that ends everything.
+func handOn(socket int, command *spawn.Process) {
+	kill := func(s syscall.Signal) {
+		if command.PidFD < 0 { // before Linux 5.3
+			_ = unix.Kill(command.Pid, s)
+			return
+		}
+		_ = unix.PidfdSendSignal(command.PidFD, s, nil, 0) // it may have ended
+	}
 	var b [1]byte
 	for {
 		n, err := unix.Read(socket, b[:])
-		if errors.Is(err, unix.EINTR) {
-			continue
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil || n != 1:
+			kill(syscall.SIGKILL)
+			unix.Exit(128 + int(syscall.SIGKILL)) // nobody is left to tell
+		default:
+			kill(syscall.Signal(b[0]))
 		}
-		if err != nil || n != 1 {
-			return // nobody is left; the sandbox ends with who made it
-		}
-		_ = unix.Kill(command, syscall.Signal(b[0])) // it may have ended
 	}
 }
 
-// send sends a report, with a descriptor unless that is -1. A reader that is
-// gone ends the sandbox anyway.
-func send(socket int, r report, fd int) {
+// send sends a report, with a descriptor unless that is -1. A reader that is gone
+// ends the sandbox anyway: see handOn.
+func send(socket int, r report, fd int) error {
 	b, err := json.Marshal(r)
 	if err != nil || len(b) > reportLimit {
-		return
+		return fs.ErrInvalid
 	}
 	var rights []byte
 	if fd >= 0 {
@@ -236,7 +249,7 @@ func send(socket int, r report, fd int) {
 	for {
 		err := unix.Sendmsg(socket, b, rights, nil, unix.MSG_NOSIGNAL)
 		if !errors.Is(err, unix.EINTR) {
-			return
+			return err
 		}
 	}
 }

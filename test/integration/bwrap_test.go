@@ -2,13 +2,17 @@ package integration
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
@@ -260,6 +264,88 @@ func TestBwrapKilled(t *testing.T) {
 			t.Errorf("a command that leaves something: %v; want 4", r)
 		}
 	})
+}
+
+// TestBwrapKilledEarly: who is killed before the command runs leaves nothing, and
+// the command doesn't run.
+func TestBwrapKilledEarly(t *testing.T) {
+	needBwrap(t)
+	path := bwrap.Probe(t.Context(), "").Path
+	tests := []struct {
+		name, script string
+		held         bool // the inner stage, until something is written to the FIFO go
+		code         int  // of the launcher
+	}{
+		{"the launcher, before bubblewrap begins", `kill -9 $PPID; exec PATH "$@"`, false, -1},
+		{"the launcher, before the inner stage does", `echo $PPID >pid; exec PATH "$1" "$2" -- /bin/sh -c 'read x <go; exec "$0" "$@"' "$4" "$5"`, true, -1},
+		{"bubblewrap, before the inner stage begins", `echo $$ >pid; exec PATH "$1" "$2" -- /bin/sh -c 'read x <go; exec "$0" "$@"' "$4" "$5"`, true, 125},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			testenv.EachUser(t, func(t *testing.T, u testenv.User) {
+				s := newStage(t, u)
+				script := strings.NewReplacer("PATH", path, ">pid", ">"+s.base+"/pid", "<go", "<"+s.tree+"/go").Replace(tt.script)
+				s.write(s.base+"/bwrap", "#!/bin/sh\n"+script+"\n", 0o755)
+				fifo := s.tree + "/go"
+				if err := unix.Mkfifo(fifo, 0o666); err != nil {
+					t.Fatal(err)
+				}
+				s.chown(fifo)
+				cmd, record := s.inBwrap("--bwrap", s.base+"/bwrap", ".", "--", "touch", "ran")
+				out, end, err := os.Pipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = out.Close() }()
+				cmd.Stdout = end
+				err = cmd.Start()
+				_ = end.Close()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tt.held {
+					release, err := os.OpenFile(fifo, os.O_WRONLY, 0) // waits for the reader
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer func() { _ = release.Close() }()
+					b, err := os.ReadFile(s.base + "/pid")
+					if err != nil {
+						t.Fatal(err)
+					}
+					pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+						t.Fatal(err)
+					}
+					if pid == cmd.Process.Pid {
+						_ = cmd.Wait() // all of its threads
+					} else {
+						testenv.AwaitEnd(t, pid)
+					}
+					if _, err := release.WriteString("\n"); err != nil {
+						t.Error(err)
+					}
+				}
+				_ = cmd.Wait() // or has been
+				if got := cmd.ProcessState.ExitCode(); got != tt.code {
+					t.Errorf("the launcher's exit code is %d, record %v; want %d", got, record(), tt.code)
+				}
+				// It is the last one's that has the pipe.
+				if err := out.SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+					t.Error(err)
+				}
+				if b, err := io.ReadAll(out); err != nil || len(b) > 0 {
+					t.Errorf("the command's output: %q, %v; want its end", b, err)
+				}
+				if _, err := os.Lstat(s.tree + "/ran"); !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("the command's file: %v; want none", err)
+				}
+			})
+		})
+	}
 }
 
 // TestBwrapStdio: the streams are the command's, and lead nowhere else.
