@@ -36,6 +36,16 @@ func remarks(r *runner.Result) (lines []string) {
 	case runner.CauseMemory:
 		add("killed by the kernel, which had no more memory for it")
 	}
+	for _, l := range r.LimitsHit {
+		switch {
+		case l == "memory" && r.KilledBy != runner.CauseMemory:
+			add("warning: processes of it were killed, since its memory was used up (--memory)")
+		case l == "pids":
+			add("warning: it could not start all of its processes and threads (--pids)")
+		case l == "fsize":
+			add("warning: it wrote a file as large as a file may become (--fsize)")
+		}
+	}
 	if r.OutputHeldOpen {
 		add("its output was still held open when it was no longer waited for: there may be more")
 	}
