@@ -339,6 +339,10 @@ func WantsScope(s *Sandbox, err error) bool {
 	return false
 }
 
+// NoGroup says why the command has no control group although there is a place
+// for one; nil if it has one, or was to have none.
+func (s *Started) NoGroup() error { return s.group.lacks }
+
 // EndGroup ends what the command has left in its control group, says what it
 // used, and removes the group. The Stats are nil if there was none. The second
 // time it says the same. Many goroutines may call it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/tamper"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 )
 
@@ -56,6 +57,11 @@ func remarks(r *runner.Result) (lines []string) {
 		add("note: %s", n)
 	}
 	if s := r.Sandbox; s != nil {
+		for _, f := range s.Features {
+			if f.Promise == policy.PromiseLimits && f.State == policy.Absent {
+				add("warning: not all limits hold: %s", f.Why)
+			}
+		}
 		for _, t := range s.Tampered {
 			add("warning: %s was %s while it ran: %s", t.Path, t.What, t.Why)
 		}

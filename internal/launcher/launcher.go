@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"golang.org/x/sys/unix"
 )
 
@@ -135,10 +136,17 @@ func (o *options) git() bool {
 }
 
 // warnOf says on standard error what the user must not miss: that nothing is
-// confined, or that git's pointers were tampered with.
+// confined, that limits don't hold, or that git's pointers were tampered with.
 func (o *options) warnOf(s *launch.Sandbox) {
 	if why := s.Unconfined(); why != "" {
 		o.warn("warning: nothing is confined: " + why)
+	}
+	if o.policy.Limits.Any() {
+		for _, f := range s.Applied().Features {
+			if f.Promise == policy.PromiseLimits && f.State == policy.Absent {
+				o.warn(limitsWarning + f.Why)
+			}
+		}
 	}
 	for _, n := range s.Notes() {
 		if strings.HasPrefix(n.Code, "git-tampered") {
@@ -149,6 +157,10 @@ func (o *options) warnOf(s *launch.Sandbox) {
 		}
 	}
 }
+
+// limitsWarning begins what is said where limits aren't held, by --best-effort
+// or --limits best-effort.
+const limitsWarning = "warning: not all limits hold: "
 
 // warn says something that isn't an error, unless that isn't wanted.
 func (o *options) warn(line string) {

@@ -220,6 +220,9 @@ func startAndWait(s *launch.Sandbox, c *launch.Command, rec *launch.Record, o *o
 	if err != nil {
 		return 0, err
 	}
+	if err := started.NoGroup(); err != nil {
+		o.warn(limitsWarning + err.Error())
+	}
 	g.watches(started)
 	var e launch.Ended
 	switch {

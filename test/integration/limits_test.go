@@ -289,3 +289,30 @@ func TestRuntimes(t *testing.T) {
 		})
 	}
 }
+
+// TestLimitsBestEffort: what can't be had is refused, or said.
+func TestLimitsBestEffort(t *testing.T) {
+	s := newStage(t, testenv.Self())
+	const warning = "warning: not all limits hold: "
+	nowhere := []string{"--cgroup-parent", s.tree, "--pids", "5"} // which is no control group
+	if r := testenv.Run(t, s.launch(slices.Concat(nowhere, []string{".", "--", "true"})...)); r.Code != 125 || !strings.Contains(r.Stderr, "hint: ") {
+		t.Errorf("required: %v; want a refusal", r)
+	}
+	for _, more := range [][]string{{"--limits", "best-effort"}, {"--best-effort"}, {"--limits", "best-effort", "--supervise"}} {
+		r := testenv.Run(t, s.launch(slices.Concat(nowhere, more, []string{".", "--", "echo", "ran"})...))
+		if r.Code != 0 || r.Stdout != "ran\n" || !strings.Contains(r.Stderr, warning) {
+			t.Errorf("%q: %v; want it to run, with a warning", more, r)
+		}
+		r = testenv.Run(t, s.launch(slices.Concat(nowhere, more, []string{"--quiet", ".", "--", "echo", "ran"})...))
+		if r.Code != 0 || r.Stdout != "ran\n" || strings.Contains(r.Stderr, warning) {
+			t.Errorf("%q --quiet: %v; want it to run, without a warning", more, r)
+		}
+	}
+
+	room := needGroups(t) // a place in which a sandbox makes no groups
+	inner := slices.Concat([]string{s.launcher}, room.options("--limits", "best-effort", "--pids", "5", ".", "--", "echo", "ran"))
+	r := testenv.Run(t, s.launch(slices.Concat([]string{".", "--"}, inner)...))
+	if r.Code != 0 || r.Stdout != "ran\n" || !strings.Contains(r.Stderr, warning) {
+		t.Errorf("in another sandbox: %v; want it to run, with a warning", r)
+	}
+}
