@@ -44,8 +44,10 @@ func newLimits(p *policy.Policy, have uint64, ownGroup bool) *limits {
 	if p.Limits.Group() {
 		l.place, l.lacks = cgroup.Find(p.Limits, cgroup.Options{Worktree: string(p.Worktree), Own: ownGroup})
 		if l.lacks != nil {
-			l.place = nil
 			l.absent(l.lacks)
+			if l.place = findSome(p, ownGroup); l.place != nil {
+				l.feature.Why += " (others of them hold)"
+			}
 		} else {
 			by = append(by, cgroup.Name)
 		}
@@ -61,6 +63,35 @@ func newLimits(p *policy.Policy, have uint64, ownGroup bool) *limits {
 		l.feature.By = strings.Join(by, "+")
 	}
 	return l
+}
+
+// findSome looks for a place for those of the limits that can be held where not
+// all can, if that is allowed; nil if there is none.
+func findSome(p *policy.Policy, ownGroup bool) *cgroup.Place {
+	want := p.Limits
+	if p.Requires(policy.PromiseLimits) || len(want.Cgroup) > 0 {
+		return nil
+	}
+	var place *cgroup.Place
+	held := policy.Limits{CgroupParent: want.CgroupParent}
+	for _, set := range []func(l *policy.Limits){
+		func(l *policy.Limits) { l.Memory, l.Swap = want.Memory, want.Swap },
+		func(l *policy.Limits) { l.Pids = want.Pids },
+		func(l *policy.Limits) { l.CPUs, l.CPUWeight = want.CPUs, want.CPUWeight },
+		func(l *policy.Limits) { l.IORead = want.IORead },
+		func(l *policy.Limits) { l.IOWrite = want.IOWrite },
+	} {
+		var alone policy.Limits
+		if set(&alone); !alone.Group() {
+			continue
+		}
+		more := held
+		set(&more)
+		if found, err := cgroup.Find(more, cgroup.Options{Worktree: string(p.Worktree), Own: ownGroup}); err == nil {
+			place, held = found, more
+		}
+	}
+	return place
 }
 
 // absent says why a group can't be had.

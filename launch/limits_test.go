@@ -287,6 +287,20 @@ func TestLimitsAbsent(t *testing.T) {
 		}
 	}
 
+	// What can be held is, all the same.
+	place := needGroups(t, policy.Limits{Pids: 7})
+	p = workspace(inside)
+	p.NoCache = true
+	p.Limits = policy.Limits{Pids: 7, IORead: []policy.IORate{{Device: "/proc", Rate: 1}}, BestEffort: true}
+	s := prepareWith(t, p, launch.Options{})
+	if f := feature(s.Applied(), policy.PromiseLimits); f.State != policy.Absent || !strings.Contains(f.Why, "/proc") {
+		t.Errorf("with a part limits: %+v", f)
+	}
+	wants(t, output(t, s, inside, "cat /proc/self/cgroup"), "/shofer-sandbox-")
+	if names := left(t, place); len(names) > 0 {
+		t.Errorf("left: %q", names)
+	}
+
 	p = workspace(inside)
 	p.Require = []policy.Promise{policy.PromiseLimits}
 	_, err := launch.Prepare(p, launch.Options{})
