@@ -115,13 +115,6 @@ func (e *UnmetError) Error() string {
 	return b.String()
 }
 
-// UnavailableError says that a policy asks for what this version can't do.
-type UnavailableError struct{ What string }
-
-func (e *UnavailableError) Error() string {
-	return e.What + " is not available in this version"
-}
-
 // ReplacedError says that the worktree isn't the folder any more that the
 // sandbox was prepared for.
 type ReplacedError struct{ Path string }

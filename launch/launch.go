@@ -190,7 +190,10 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	switch o.Backend {
 	case BackendAuto, BackendLandlock, BackendMountns, BackendBwrap:
 	default:
-		return nil, &SetupError{Stage: StagePolicy, Err: &UnavailableError{What: "the backend " + string(o.Backend)}}
+		return nil, &SetupError{Stage: StagePolicy, Err: &policy.Error{
+			Field: "backend", Value: string(o.Backend), Why: "no such backend",
+			Hint: "one of auto, landlock, landlock+mountns, bwrap",
+		}}
 	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}
 	if s.boxed = s.wantsBox(); s.boxed {

@@ -120,6 +120,11 @@ func (b *box) policy() (p policy.Policy, o launch.Options, dir string, err error
 	return p, o, dir, nil
 }
 
+// policyFile reports whether a policy file has a part in the policy.
+func (b *box) policyFile() bool {
+	return slices.ContainsFunc(b.args, func(a string) bool { return strings.HasPrefix(a, "--policy=") })
+}
+
 // top returns the top of the git worktree that a folder is in, or else the
 // folder.
 func top(dir string) string {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
+	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
 )
@@ -29,6 +30,9 @@ func (p *program) config(a *ask) (_ runner.Config, err error) {
 	c := runner.Config{Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(), MaxTimeout: forever, AllowNoTimeout: true}
 	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor(), Restore: a.restore})
 	if err != nil {
+		if !a.policyFile() {
+			err = launcher.InOptions(err)
+		}
 		return c, err
 	}
 	c.Executor = x

@@ -55,9 +55,19 @@ func hintOf(err error) string {
 	return launch.Hint(err)
 }
 
+// textOf returns what an error says. A policy that is wrong isn't a sandbox that
+// is unavailable, even where it was found out on the way there.
+func textOf(err error) string {
+	var p *policy.Error
+	if errors.As(err, &p) {
+		return p.Error()
+	}
+	return strings.TrimPrefix(err.Error(), "runner: ")
+}
+
 // fail says what went wrong and returns the exit code for it.
 func (p *program) fail(err error) int {
-	say("error: " + strings.TrimPrefix(err.Error(), "runner: "))
+	say("error: " + textOf(err))
 	if h := hintOf(err); h != "" {
 		say("hint: " + h)
 	}
@@ -71,15 +81,16 @@ func (p *program) failJSON(err error) error {
 		Error string `json:"error"`
 		Code  string `json:"error_code"`
 		Hint  string `json:"hint,omitempty"`
-	}{err.Error(), errorCode(err), hintOf(err)}) // the error itself is said anyway
+	}{textOf(err), errorCode(err), hintOf(err)}) // the error itself is said anyway
 	return err
 }
 
 func errorCode(err error) string {
 	var u *usageError
+	var pol *policy.Error
 	var setup *launch.SetupError
 	switch {
-	case errors.As(err, &u):
+	case errors.As(err, &u), errors.As(err, &pol):
 		return "INVALID_INPUT"
 	case errors.As(err, &setup):
 		return runner.SandboxCode

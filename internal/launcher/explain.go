@@ -15,7 +15,7 @@ import (
 func explain(o *options) int {
 	a, err := launch.Explain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap, TryScope: true})
 	if err != nil {
-		return fail(nil, err)
+		return fail(nil, o.inOptions(err))
 	}
 	code := 0
 	if len(a.Unmet) > 0 {

@@ -56,7 +56,7 @@ func Main(args []string, version string) int {
 	}
 	code, err := start(o, rec, args)
 	if err != nil {
-		return fail(rec, err)
+		return fail(rec, o.inOptions(err))
 	}
 	return code
 }

@@ -19,6 +19,7 @@ type options struct {
 	backend    launch.Backend
 	bwrap      string // zero is one of the usual places
 	command    []string
+	dashes     bool // -- stood before the command
 	chdir      string
 	statusFD   int // -1 without
 	keepFDs    []int
@@ -45,6 +46,9 @@ type options struct {
 	help, version, explain, json bool
 	doctor, verify               bool
 }
+
+// form is how a command is run.
+const form = "shofer-sandbox [options] <worktree-dir> [--] command [arg...]"
 
 // usageError is a *launch.SetupError for a bad command line.
 func usageError(why, hint string) error {
@@ -115,8 +119,7 @@ func (o *options) looking(args []string, other string) error {
 // operands takes the worktree and the command.
 func (o *options) operands(args []string) error {
 	if len(args) == 0 {
-		return usageError("the worktree directory is missing",
-			"shofer-sandbox [options] <worktree-dir> [--] command [arg...]; see --help")
+		return usageError("the worktree directory is missing", form+"; see --help")
 	}
 	dir := args[0]
 	if dir == "" {
@@ -133,7 +136,7 @@ func (o *options) operands(args []string) error {
 	o.policy.Worktree = abs
 
 	rest := args[1:]
-	if len(rest) > 0 && rest[0] == "--" {
+	if o.dashes = len(rest) > 0 && rest[0] == "--"; o.dashes {
 		rest = rest[1:]
 	}
 	switch {
@@ -144,16 +147,23 @@ func (o *options) operands(args []string) error {
 	case o.explain:
 	case o.json:
 		return usageError("--json goes with --explain, --why, --doctor or --verify", "the status record of a run is JSON already: --status-fd")
+	case len(rest) == 0 && !o.dashes && !isFolder(dir):
+		return usageError(fmt.Sprintf("either the worktree directory or the command is missing: %q is not a directory", dir), form)
 	case len(rest) == 0:
 		return usageError("the command is missing", "shofer-sandbox "+dir+" -- command [arg...]")
 	case rest[0] == "":
 		return usageError("the command is empty", "an unset variable? quote it and check")
-	case strings.HasPrefix(rest[0], "-") && len(args) > 1 && args[1] != "--":
+	case strings.HasPrefix(rest[0], "-") && !o.dashes:
 		return usageError(fmt.Sprintf("%q comes after the worktree directory, where the command begins", rest[0]),
 			"put options before the directory, or write -- before a command with such a name")
 	}
 	o.command = rest
 	return nil
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
 }
 
 // asking takes the operation that --why is about.

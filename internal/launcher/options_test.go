@@ -78,7 +78,7 @@ func TestParseErrors(t *testing.T) {
 	}{
 		{nil, "the worktree directory is missing", "--help"},
 		{[]string{""}, "the worktree directory is empty", "unset variable"},
-		{[]string{"/w"}, "the command is missing", "/w -- command"},
+		{[]string{"/"}, "the command is missing", "/ -- command"},
 		{[]string{"/w", "--"}, "the command is missing", ""},
 		{[]string{"/w", ""}, "the command is empty", "unset variable"},
 		{[]string{"/w", "--rw", "x"}, `"--rw" comes after the worktree directory`, "before the directory"},

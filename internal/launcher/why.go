@@ -12,7 +12,7 @@ import (
 func why(o *options) int {
 	a, err := launch.Why(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap}, o.why, o.op)
 	if err != nil {
-		return fail(nil, err)
+		return fail(nil, o.inOptions(err))
 	}
 	code := 0
 	if !a.Allowed {
