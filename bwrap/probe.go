@@ -6,7 +6,6 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -29,9 +28,6 @@ const (
 // It takes a few milliseconds where all is well and ends in any case within ten
 // seconds or so. Starting a command tells the same: a caller that wants speed
 // probes after a start that failed.
-//
-// It starts processes that end with the calling thread, which it therefore
-// keeps.
 func Probe(ctx context.Context, path string) Support {
 	s := Find(path)
 	if !s.Usable() {
@@ -73,7 +69,7 @@ var errVersion = errors.New("it doesn't say its version")
 
 // sandbox runs bwrap in a sandbox of its own making.
 func (p *prober) sandbox(user, pid, net bool) (Version, error) {
-	l := Layout{NewUser: user, NewPid: pid, NewNet: net}
+	l := Layout{NewUser: user, NewPid: pid, NewNet: net, Options: Options{Watched: true}} // it ends by itself
 	args, err := l.Args(Descriptors{})
 	if err != nil {
 		return Version{}, err
@@ -146,9 +142,6 @@ func (p *prober) command(args ...string) *exec.Cmd {
 // run runs bwrap to its end and returns its output, and its last words if it
 // failed. What it leaves behind in its process group is killed.
 func (p *prober) run(args ...string) (out, words string, err error) {
-	// What bwrap starts ends with this thread.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	cmd := p.command(args...)
 	var stdout, stderr limited
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
