@@ -39,7 +39,8 @@ const (
 )
 
 // SetupError says that nothing ran, because the confinement could not be set
-// up. The launcher exits with [ExitSetup].
+// up. The launcher exits with [ExitSetup]. One that matches [ErrGuardKilled] says
+// instead that the command may have begun to run, and was killed.
 type SetupError struct {
 	// Stage is one of the Stage constants, or the name of a [spawn.Stage].
 	Stage string
@@ -164,6 +165,10 @@ func Hint(err error) string {
 		return "call launch.Init first in main, or start the command by the program shofer-sandbox"
 	case errors.As(err, &watched):
 		return witnessHint
+	case errors.Is(err, ErrGuardKilled):
+		return guardHint + ", and what the command has done, before you run it again"
+	case errors.Is(err, errGuardEarly):
+		return guardHint
 	case errors.As(err, &replaced):
 		return "prepare the sandbox again"
 	case errors.Is(err, fs.ErrPermission):
@@ -203,6 +208,12 @@ func startError(err error, name string) error {
 	switch e.Stage {
 	case spawn.StageExec:
 		return diagnose(name, e.Name, e.Errno)
+	case spawn.StageGuard:
+		if e.Errno == syscall.EPIPE {
+			err = fmt.Errorf("%w as it started the command, which may have begun, and was killed with it", ErrGuardKilled)
+		} else {
+			err = errGuardEarly
+		}
 	case spawn.StageDir:
 		return &SetupError{Stage: e.Stage.String(), Err: dirError(e)}
 	case spawn.StageWitness:

@@ -168,7 +168,13 @@ func (c *Cmd) AwaitGuard() bool {
 
 // ErrGuardKilled says that nobody saw the command's end: its guard was killed, and
 // the command with it, but not what that had started.
-var ErrGuardKilled = errors.New("launch: the guard of the command was killed")
+var ErrGuardKilled = errors.New("the guard of the command was killed")
+
+// errGuardEarly says that a guard was killed when the command hadn't begun.
+var errGuardEarly = errors.New("the guard of the command was killed before the command ran")
+
+// guardHint says what to do about a guard that was killed.
+const guardHint = "look what killed the process shofer-guard (the kernel's log says so if it was for want of memory)"
 
 // reapGuard lets go of a guard, which has nothing to do any more but to end.
 func (c *Cmd) reapGuard() error {

@@ -227,9 +227,10 @@ func (r *Record) Exited(e Ended) {
 }
 
 // Failed says why nothing ran: "setup-failed" or, for an [ExecError],
-// "exec-failed".
+// "exec-failed". It says nothing about [ErrGuardKilled]: "applied" then stands for a
+// command that may have run.
 func (r *Record) Failed(err error) {
-	if r == nil {
+	if r == nil || errors.Is(err, ErrGuardKilled) {
 		return
 	}
 	f := struct {

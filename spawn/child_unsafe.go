@@ -118,7 +118,7 @@ func (g *program) signals(forked bool) bool {
 //go:norace
 func (g *program) follow() bool {
 	if g.guard != nil && !g.guard.follow() {
-		return g.fail(StageClone, 0, syscall.ECANCELED)
+		return g.fail(StageGuard, 0, syscall.ECANCELED)
 	}
 	return true
 }

@@ -168,8 +168,8 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		_ = unix.Close(int(g.pidfd))
 	}
 	reap(int(pid))
-	if n != int(unsafe.Sizeof(r)) {
-		r = report{stage: uint32(StageClone), errno: uint32(syscall.EPIPE)}
+	if n != int(unsafe.Sizeof(r)) { // nobody is left to say anything
+		r = report{stage: uint32(StageGuard), errno: uint32(syscall.EPIPE)}
 	}
 	return nil, g.failed(r)
 }

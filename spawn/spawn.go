@@ -157,6 +157,9 @@ type Stage uint8
 const (
 	StagePlan Stage = iota + 1 // the plan itself is not usable
 	StageClone
+	// StageGuard: the guard was killed while it started the program. ECANCELED says
+	// that the program wasn't executed; EPIPE, that it may have been, and is dead.
+	StageGuard
 	StageIDMap
 	StageJoin
 	StageSession
@@ -182,6 +185,7 @@ const (
 var stageNames = [...]string{
 	StagePlan:        "plan",
 	StageClone:       "clone",
+	StageGuard:       "guard",
 	StageIDMap:       "user namespace",
 	StageJoin:        "another's namespace",
 	StageSession:     "session",
@@ -237,7 +241,8 @@ func (e *Error) Unwrap() error { return e.Errno }
 // [os.FindProcess] and Wait) and close PidFD.
 //
 // Any failure up to and including the exec is an [*Error]; then nothing runs
-// and nothing is left to wait for. If the child is killed before the exec,
+// (unless a guard was killed: see [StageGuard]) and nothing is left to wait for. If
+// the child is killed before the exec,
 // Start succeeds and waiting tells.
 //
 // It may be called by many goroutines at once.

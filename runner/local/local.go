@@ -309,6 +309,9 @@ func sandboxError(err error) error {
 	if errors.As(err, &exec) {
 		return &runner.StartError{Hint: launch.Hint(err), Err: err}
 	}
+	if errors.Is(err, launch.ErrGuardKilled) {
+		return fmt.Errorf("%w: %w", runner.ErrUncertain, err)
+	}
 	return &runner.SandboxError{Hint: launch.Hint(err), Err: err}
 }
 
