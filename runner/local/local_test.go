@@ -18,7 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	local.Init()
-	os.Exit(testenv.Main(m, testenv.Helpers{"host": host}))
+	os.Exit(testenv.Main(m, testenv.Helpers{"host": host, "unforkable": unforkable}))
 }
 
 // ways are the ways to start a command.
