@@ -171,7 +171,7 @@ func (s *Spec) MarshalJSON() ([]byte, error) {
 // String returns the spec for people, a line for each value and its origin.
 func (s *Spec) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "argv: %q\ndir: %s\n", s.Argv, s.Dir)
+	fmt.Fprintf(&b, "argv: %q\n", s.Argv)
 	for _, o := range s.Origins {
 		fmt.Fprintf(&b, "%s: %s (%s", o.Field, o.Value, o.From)
 		if o.Why != "" {

@@ -180,8 +180,8 @@ func (p *program) artifactsSearch() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use: "search [options] ID PATTERN", Short: "Search kept output",
-		Long: `Shows the lines of kept output that match a regular expression, in which capital and
-small letters are the same. It exits with 1 when there are none.`,
+		Long: `Shows the lines of kept output that match a regular expression, in which capital
+and small letters are the same. It exits with 1 when there are none.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) != 2 {
 				return &usageError{"name the output to search, and what for", cmd.CommandPath() + " ID PATTERN"}
@@ -235,9 +235,9 @@ func (p *program) artifactsPrune() *cobra.Command {
 	var ids []string
 	cmd := &cobra.Command{
 		Use: "prune [options] [ID...]", Short: "Remove kept output",
-		Long: `Removes the output that is named, or all of it that is past its age (7 days) or too
-much (8 GiB), and the records of background commands that ended long ago. What is
-still written stays.`,
+		Long: `Removes the output that is named, or all of it that is past its age (7 days) or
+too much (8 GiB), and the records of background commands that ended long ago.
+What is still written stays.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			ids = args
 			if all && len(ids) > 0 {

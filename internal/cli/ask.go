@@ -39,6 +39,7 @@ const (
 	groupRun    = "What is run:"
 	groupTime   = "How it ends:"
 	groupOutput = "What it prints:"
+	groupHosts  = "What hosts may ask for:"
 )
 
 // group puts the flags that add adds into a section of the help.
@@ -55,7 +56,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.SetInterspersed(false)
 	group(f, groupRun, func(f *pflag.FlagSet) {
-		f.StringVar(&a.cwd, "cwd", "", "run it in `DIR`: by default this folder, or the worktree where this\nfolder isn't in it")
+		f.StringVar(&a.cwd, "chdir", "", "run it in `DIR`: by default this folder, or the worktree where this folder isn't in it")
 		f.StringVar(&a.script, "script", "", "run the shell commands in `FILE`, or - for standard input")
 		f.StringVar(&a.shell, "shell", "", "`SHELL` with its options, such as 'bash -o pipefail'")
 		f.StringVar(&a.stdin, "stdin", "", "give it `FILE`, or - for standard input; by default it reads nothing")
@@ -70,7 +71,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 	})
 	group(f, groupOutput, func(f *pflag.FlagSet) {
 		f.Var(&a.maxBytes, "max-bytes", "keep so many `BYTES` of each stream in the result (10K)")
-		f.StringVar(&a.keep, "keep", "", "`PART` of longer output to keep in the result: head+tail (default), head\nor tail")
+		f.StringVar(&a.keep, "keep", "", "`PART` of longer output to keep in the result: head+tail (default), head or tail")
 		f.BoolVar(&a.merge, "merge", a.merge, "make standard output and standard error one stream")
 		f.BoolVar(&a.noSave, "no-save", false, "don't keep output on disk")
 		f.BoolVar(&a.json, "json", false, "print the result, as JSON")
@@ -82,7 +83,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 func (a *ask) envFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&a.env, "env", nil, "set a variable, `NAME=VALUE`")
 	f.StringArrayVar(&a.unset, "unsetenv", nil, "remove the variable `NAME`")
-	f.StringArrayVar(&a.passEnv, "pass-env", nil, "let it have `NAME`, although that looks like a credential; * stands\nfor anything")
+	f.StringArrayVar(&a.passEnv, "pass-env", nil, "let it have `NAME`, although that looks like a credential; * stands for anything")
 	f.BoolVar(&a.noScrub, "no-scrub", false, "let it have all credentials of the environment")
 	f.BoolVar(&a.noHarden, "no-harden", false, "leave pagers, editors, prompts and colours as they are")
 }

@@ -38,7 +38,7 @@ func (b *box) flags(f *pflag.FlagSet) {
 	for i, g := range launcher.Options() {
 		if i == 0 {
 			group(f, g.Title, func(f *pflag.FlagSet) {
-				f.StringVar(&b.worktree, "worktree", "", "let it write in `DIR`: by default the top of the git worktree that\nthis folder is in, or else this folder")
+				f.StringVar(&b.worktree, "worktree", "", "let it write in `DIR`: by default the top of the git worktree that this folder is in, or else this folder")
 				f.BoolVar(&b.noSandbox, "no-sandbox", false, "confine nothing; the same as --mode unconfined")
 			})
 		}
@@ -50,7 +50,9 @@ func (b *box) flags(f *pflag.FlagSet) {
 			if slices.Contains(notOurs, o.Name) {
 				continue
 			}
-			fl := f.VarPF(&forLauncher{b: b, name: o.Name, takes: o.Value}, o.Name, "", o.Text)
+			// What is left of a command here ends anyway.
+			text, _, _ := strings.Cut(o.Text, "; with this, what is left of it ends")
+			fl := f.VarPF(&forLauncher{b: b, name: o.Name, takes: o.Value}, o.Name, "", text)
 			if o.Value == "" {
 				fl.NoOptDefVal = "true"
 			}

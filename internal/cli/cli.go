@@ -28,6 +28,9 @@ type program struct {
 // Main runs the program. args are the arguments without the program's name,
 // version is what --version prints. It returns the exit code.
 func Main(args []string, version string) int {
+	if len(args) > 0 && args[0] == "help" { // as others have it
+		args = append(slices.Clone(args[1:]), "--help")
+	}
 	p := &program{version: version}
 	root := p.root(args)
 	root.SetArgs(args)
@@ -46,6 +49,9 @@ func (p *program) root(args []string) *cobra.Command {
 		Long: `Runs commands that may read everything but change files only in a worktree and
 where you let them; ends them in time, with everything they started; keeps what
 they print, for reading.`,
+		Example: `    runner run 'npm test'
+    runner start --name web 'npm run dev'
+    runner read web`,
 		Version:       p.version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -58,7 +64,7 @@ they print, for reading.`,
 	root.SetHelpFunc(help)
 	root.SetVersionTemplate("runner {{.Version}}\n")
 	everywhere := root.PersistentFlags()
-	everywhere.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of\n$XDG_STATE_HOME/shofer-sandbox")
+	everywhere.StringVar(&p.state, "state", "", "keep output and background commands in `DIR`, in place of $XDG_STATE_HOME/shofer-sandbox")
 	everywhere.BoolVarP(&p.quiet, "quiet", "q", false, "say nothing but errors")
 	makers := []func() *cobra.Command{
 		p.runCommand, p.startCommand, p.superviseCommand, p.psCommand, p.readCommand, p.writeCommand,

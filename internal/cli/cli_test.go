@@ -2,7 +2,10 @@ package cli
 
 import (
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
 )
 
 // What makes one command alone makes the one of that name.
@@ -30,4 +33,24 @@ func TestRoot(t *testing.T) {
 	if p.root([]string{"--state", "x", "run"}); p.state != "" {
 		t.Errorf("looking at the options set the state to %q", p.state)
 	}
+}
+
+// TestHelpWidth: every help fits a terminal of 80 columns.
+func TestHelpWidth(t *testing.T) {
+	var see func(cmd *cobra.Command)
+	see = func(cmd *cobra.Command) {
+		var b strings.Builder
+		cmd.SetOut(&b)
+		help(cmd, nil)
+		for line := range strings.Lines(b.String()) {
+			// The usage stays on one line.
+			if len(line) > 81 && !strings.HasPrefix(line, "Usage: ") {
+				t.Errorf("the help of %s has a line of %d columns: %s", cmd.CommandPath(), len(line)-1, line)
+			}
+		}
+		for _, c := range cmd.Commands() {
+			see(c)
+		}
+	}
+	see((&program{}).root(nil))
 }

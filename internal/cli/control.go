@@ -30,9 +30,9 @@ func (p *program) writeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "write [options] ID [text...]",
 		Short: "Write to a background command's standard input or terminal",
-		Long: `Writes a line to the standard input of a background command that was started with
---interactive, or to the terminal of one that was started with --pty. There keys can be
-pressed, too: --key Ctrl-C, --key Up --key Enter.`,
+		Long: `Writes a line to the standard input of a background command that was started
+with --interactive, or to the terminal of one that was started with --pty. There
+keys can be pressed, too: --key Ctrl-C, --key Up --key Enter.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return oneID(cmd, args)
@@ -53,7 +53,7 @@ pressed, too: --key Ctrl-C, --key Up --key Enter.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&a.file, "file", "", "write the content of `FILE`, or - for standard input")
-	f.StringArrayVar(&a.keys, "key", nil, "press the key `NAME`, after the text, which gets no newline then: Enter,\nTab, Escape, Up, PageDown, F1, Ctrl-C, Alt-x and so on")
+	f.StringArrayVar(&a.keys, "key", nil, "press the key `NAME`, after the text, which gets no newline then: Enter, Tab, Escape, Up, PageDown, F1, Ctrl-C, Alt-x and so on")
 	f.BoolVarP(&a.bare, "no-newline", "n", false, "write no newline after the text")
 	f.BoolVar(&a.eof, "eof", false, "close the input afterwards")
 	return cmd
@@ -139,9 +139,9 @@ func (p *program) waitCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait [options] ID",
 		Short: "Wait for a background command to end",
-		Long: `Waits until a background command has ended, and exits as runner run would have: with
-its exit code, or 124 if its time was over. If the wait takes too long it also exits
-with 124, and the command goes on.`,
+		Long: `Waits until a background command has ended, and exits as runner run would have:
+with its exit code, or 124 if its time was over. If the wait takes too long it
+also exits with 124, and the command goes on.`,
 		Args: oneID, ValidArgsFunction: p.completeCommands(anyState),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := p.find(args[0])
@@ -213,8 +213,8 @@ func (p *program) killCommand() *cobra.Command {
 		Use:   "kill [options] ID...",
 		Short: "End background commands with everything they started",
 		Long: `Ends background commands with everything they started, and returns when that is
-done: by SIGTERM, and by SIGKILL after a while. One that has ended already is left
-alone.`,
+done: by SIGTERM, and by SIGKILL after a while. One that has ended already is
+left alone.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case all && len(args) > 0:

@@ -14,9 +14,9 @@ func (p *program) doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor [options] [worktree-dir]",
 		Short: "Say what this machine holds",
-		Long: `Says what this machine can hold of the sandbox's promises, found out by trying, what
-would mend the rest, and where output and background commands are kept. It exits with
-0 only if every promise of every run holds.`,
+		Long: `Says what this machine can hold of the sandbox's promises, found out by trying,
+what would mend the rest, and where output and background commands are kept. It
+exits with 0 only if every promise of every run holds.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			line := []string{"--doctor"}

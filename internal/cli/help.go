@@ -54,4 +54,4 @@ func help(cmd *cobra.Command, _ []string) {
 	fmt.Fprint(cmd.OutOrStdout(), b.String())
 }
 
-const helpWidth = 96
+const helpWidth = 80

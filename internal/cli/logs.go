@@ -33,6 +33,7 @@ func (p *program) logsCommand() *cobra.Command {
 	f.SortFlags = false
 	f.BoolVarP(&follow, "follow", "f", false, "go on until the command has ended")
 	f.IntVarP(&tail, "tail", "n", -1, "show the last `N` lines only")
+	f.Lookup("tail").DefValue = "0" // which the help leaves out, as it should -1
 	f.StringVar(&stream, "stream", "", "show this `STREAM` only: stdout or stderr, where they were kept apart")
 	return cmd
 }

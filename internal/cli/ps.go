@@ -18,9 +18,10 @@ func (p *program) psCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ps [options]",
 		Short: "List background commands",
-		Long:  `Lists the background commands that run, or with --all those that have ended, too.`,
-		Args:  noOperands,
-		RunE:  func(*cobra.Command, []string) error { return p.ps(anyState, all, asJSON) },
+		Long: `Lists the background commands that run, or with --all those that have ended,
+too.`,
+		Args: noOperands,
+		RunE: func(*cobra.Command, []string) error { return p.ps(anyState, all, asJSON) },
 	}
 	f := cmd.Flags()
 	f.SortFlags = false

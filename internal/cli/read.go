@@ -46,9 +46,9 @@ func (p *program) readCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read [options] ID",
 		Short: "Show what a background command has printed since the last time",
-		Long: `Shows what a background command has printed since the last read by the same reader,
-so that each byte comes once. Others read at their own pace under another name.
-runner logs shows everything.`,
+		Long: `Shows what a background command has printed since the last read by the same
+reader, so that each byte comes once. Others read at their own pace under
+another name. runner logs shows everything.`,
 		Args: oneID, ValidArgsFunction: p.completeCommands(anyState),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := p.find(args[0])

@@ -11,10 +11,10 @@ func (p *program) resolveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resolve [options] 'shell command' | [--] program [argument...]",
 		Short: "Say what run would do, and run nothing",
-		Long: `Says what runner run would do with the same options and arguments, and where each
-value comes from: the program with its arguments, the folder, the timeouts, what
-becomes of each variable of the environment, and what the sandbox holds. It runs
-nothing.`,
+		Long: `Says what runner run would do with the same options and arguments, and where
+each value comes from: the program with its arguments, the folder, the timeouts,
+what becomes of each variable of the environment, and what the sandbox holds. It
+runs nothing.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := p.resolve(cmd, a, args)
 			if err != nil && a.json {
@@ -24,6 +24,7 @@ nothing.`,
 		},
 	}
 	a.flags(cmd.Flags())
+	cmd.Flags().Lookup("timeout").Usage += " (2m)"
 	return cmd
 }
 

@@ -22,11 +22,15 @@ One argument is a shell command; several are a program and its arguments, run
 without a shell, and so is what comes after --. Options end where it begins.
 Ctrl-C, SIGTERM and SIGHUP end it with everything it started; so does the end of
 this program, however it comes.`,
+		Example: `    runner run 'npm ci && npm test'
+    runner run --timeout 10m --memory 2G -- make -j4 test
+    runner run --json 'go vet ./...'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.run(cmd, a, args, summary)
 		},
 	}
 	a.flags(cmd.Flags())
+	cmd.Flags().Lookup("timeout").Usage += " (2m)"
 	group(cmd.Flags(), groupOutput, func(f *pflag.FlagSet) {
 		f.BoolVar(&summary, summaryOption, false, "say at the end how it went, as is done at a terminal")
 	})

@@ -23,7 +23,7 @@ type serving struct {
 
 func (a *serving) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
-	group(f, "What hosts may ask for:", func(f *pflag.FlagSet) {
+	group(f, groupHosts, func(f *pflag.FlagSet) {
 		f.Var(&a.timeout, "timeout", "end a command for which nobody says otherwise after `TIME`")
 		f.Var(&a.maxTimeout, "max-timeout", "let none run longer than `TIME` (1h)")
 		f.Var(&a.soft, "soft-timeout", "answer after `TIME` and let the command go on in the background")
@@ -76,8 +76,8 @@ func (p *program) mcpCommand() *cobra.Command {
 		Use:   "mcp [options]",
 		Short: "Serve the Model Context Protocol",
 		Long: `Lets a model run commands, by the Model Context Protocol over standard input and
-output. What commands may do is fixed by the options; the model chooses the command,
-its folder and its limits. All commands end with the input.`,
+output. What commands may do is fixed by the options; the model chooses the
+command, its folder and its limits. All commands end with the input.`,
 		Args: noOperands,
 		RunE: func(*cobra.Command, []string) error {
 			return p.serve(a, func(ctx context.Context, c runner.Config) error {
@@ -90,7 +90,11 @@ its folder and its limits. All commands end with the input.`,
 		},
 	}
 	a.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&redact, "redact", true, "hide what looks like a credential from the model")
+	cmd.Flags().Lookup("timeout").Usage += " (that of --max-timeout)"
+	cmd.Flags().Lookup("soft-timeout").Usage += " (1m)"
+	group(cmd.Flags(), groupHosts, func(f *pflag.FlagSet) {
+		f.BoolVar(&redact, "redact", true, "hide what looks like a credential from the model")
+	})
 	return cmd
 }
 
@@ -100,9 +104,9 @@ func (p *program) rpcCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rpc [options]",
 		Short: "Serve a host that speaks lines of JSON",
-		Long: `Lets a host in any language run commands: it writes requests to standard input and
-reads answers and events from standard output, a JSON object on each line. All
-commands end with the input.`,
+		Long: `Lets a host in any language run commands: it writes requests to standard input
+and reads answers and events from standard output, a JSON object on each line.
+All commands end with the input.`,
 		Args: noOperands,
 		RunE: func(*cobra.Command, []string) error {
 			if schema {
@@ -115,7 +119,10 @@ commands end with the input.`,
 		},
 	}
 	a.flags(cmd.Flags())
-	cmd.Flags().BoolVar(&approve, "approve", false, "ask the host before each start")
-	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON Schema of the messages")
+	cmd.Flags().Lookup("timeout").Usage += " (2m)"
+	group(cmd.Flags(), groupHosts, func(f *pflag.FlagSet) {
+		f.BoolVar(&approve, "approve", false, "ask the host before each start")
+		f.BoolVar(&schema, "schema", false, "print the JSON Schema of the messages, and serve nobody")
+	})
 	return cmd
 }

@@ -27,7 +27,7 @@ func (a *sessionAsk) flags(f *pflag.FlagSet) {
 	f.SortFlags = false
 	f.SetInterspersed(false)
 	group(f, "The session:", func(f *pflag.FlagSet) {
-		f.StringVar(&a.cwd, "cwd", "", "begin in `DIR`, in place of this folder")
+		f.StringVar(&a.cwd, "chdir", "", "begin in `DIR`, in place of this folder")
 		f.StringVar(&a.shell, "shell", "", "`PATH` of bash")
 		f.BoolVar(&a.bashrc, "bashrc", false, "give it the functions, aliases and options of ~/.bashrc")
 		f.Var(&a.timeout, "timeout", "end a command after `TIME`, and the shell with it (2m), or none")
@@ -68,9 +68,9 @@ func (p *program) sessionCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "session [options]",
 		Short: "Run commands in one shell that stays",
-		Long: `Runs the commands that are typed, or come from standard input, one after the other
-in one confined bash: the folder, variables and functions of one are there for the
-next. It exits with the exit code of the last one.
+		Long: `Runs the commands that are typed, or come from standard input, one after the
+other in one confined bash: the folder, variables and functions of one are there
+for the next. It exits with the exit code of the last one.
 
 A session in the background takes commands from any program of its user's:
 
@@ -100,8 +100,8 @@ func (p *program) sessionStart() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start [options]",
 		Short: "Start a session in the background",
-		Long: `Starts a session in the background and prints its id. It goes on until runner session
-end, or runner kill, ends it with everything that was started in it.`,
+		Long: `Starts a session in the background and prints its id. It goes on until runner
+session end, or runner kill, ends it with everything that was started in it.`,
 		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d, err := p.background()
@@ -156,10 +156,11 @@ func (p *program) sessionRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [options] ID [--] 'shell command' | program argument...",
 		Short: "Run a command in a session",
-		Long: `Runs a command in a session in the background, shows what it prints, and exits with
-its exit code: 124 if its time was over, 125 if it could not be run, as when another
-one runs there. Its standard input is empty. What ends it early, as its timeout or
-Ctrl-C, ends the session's shell with it; the next command gets a new one.`,
+		Long: `Runs a command in a session in the background, shows what it prints, and exits
+with its exit code: 124 if its time was over, 125 if it could not be run, as
+when another one runs there. Its standard input is empty. What ends it early, as
+its timeout or Ctrl-C, ends the session's shell with it; the next command gets a
+new one.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return oneID(cmd, args)
@@ -178,7 +179,7 @@ Ctrl-C, ends the session's shell with it; the next command gets a new one.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.SetInterspersed(false)
-	f.StringVar(&a.cwd, "cwd", "", "go to `DIR` before, and stay there")
+	f.StringVar(&a.cwd, "chdir", "", "go to `DIR` before, and stay there")
 	f.StringVar(&a.script, "script", "", "run the shell commands in `FILE`, or - for standard input")
 	f.Var(&a.timeout, "timeout", "end it after `TIME`, in place of what the session has, or none")
 	f.BoolVar(&a.merge, "merge", false, "make standard output and standard error one stream")
@@ -337,7 +338,8 @@ func (p *program) sessionEnd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "end ID...",
 		Short: "End sessions with everything that was started in them",
-		Long:  `Ends sessions with everything that was started in them, and returns when that is done.`,
+		Long: `Ends sessions with everything that was started in them, and returns when that is
+done.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return oneID(cmd, args)

@@ -33,6 +33,8 @@ func (a *startAsk) flags(f *pflag.FlagSet) {
 	for _, name := range []string{"no-save"} {
 		f.Lookup(name).Hidden = true
 	}
+	f.Lookup("json").Usage = "print its status, as JSON"
+	f.Lookup("pty").Usage = "give it a terminal of its own, for runner write and runner read"
 	group(f, groupRun, func(f *pflag.FlagSet) {
 		f.StringVar(&a.name, "name", "", "call it `NAME`, which can be used in place of its id")
 		f.BoolVarP(&a.interactive, "interactive", "i", false, "leave its standard input open for runner write")
@@ -49,10 +51,13 @@ func (p *program) startCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "start [options] 'shell command' | [--] program [argument...]",
 		Short: "Start a command in the background",
-		Long: `Starts a command in the background and prints its id. It goes on when this program
-has ended and the terminal is closed, until it ends, its time is over, or runner
-kill ends it. It has no timeout unless one is given. What it prints is kept: its
-two streams are one unless --merge=false keeps them apart.`,
+		Long: `Starts a command in the background and prints its id. It goes on when this
+program has ended and the terminal is closed, until it ends, its time is over,
+or runner kill ends it. It has no timeout unless one is given. What it prints is
+kept: its two streams are one unless --merge=false keeps them apart.`,
+		Example: `    runner start --name web --ready-port 8080 'npm run dev'
+    runner read web
+    runner kill web`,
 		RunE: func(cmd *cobra.Command, args []string) error { return p.start(cmd, a, args) },
 	}
 	a.flags(cmd.Flags())
