@@ -128,7 +128,7 @@ func (p *program) artifactsRead() *cobra.Command {
 	var offset, line, tail int64
 	cmd := &cobra.Command{
 		Use: "read [options] ID", Short: "Show a part of kept output, with line numbers",
-		Long: "Shows a page of kept output, with the numbers of its lines: from the beginning, or\nfrom where the options say.",
+		Long: "Shows a page of kept output, with the numbers of its lines: from the beginning,\nor from where the options say.",
 		Args: oneArtifact,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.withArtifact(args[0], func(a *capture.Artifact) error {
