@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -8,8 +9,8 @@ import (
 	"os/user"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
-	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
@@ -17,8 +18,9 @@ import (
 )
 
 // sshServer starts an ssh server of the ordinary user's, and returns the host
-// to connect to, and the command to do it by, which s's user can use.
-func sshServer(t *testing.T, s *stage) (host, command string) {
+// to connect to, and the command to do it by, which s's user can use. Stop waits
+// until all that it was asked is answered.
+func sshServer(t *testing.T, s *stage) (host, command string, stop func()) {
 	t.Helper()
 	const sshd = "/usr/sbin/sshd"
 	for _, name := range []string{sshd, "ssh", "ssh-keygen"} { // which know no --version
@@ -35,36 +37,30 @@ func sshServer(t *testing.T, s *stage) (host, command string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := l.Addr().String()
-	_, port, _ := net.SplitHostPort(address)
-	_ = l.Close() // the server takes it
+	_, port, _ := net.SplitHostPort(l.Addr().String())
 	dir := who.Dir(t)
 	for _, key := range []string{"host", "client"} {
 		testenv.Output(t, who.Command(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", dir+"/"+key))
 	}
-	config := fmt.Sprintf("Port %s\nListenAddress 127.0.0.1\nHostKey %s/host\nAuthorizedKeysFile %s/client.pub\n"+
-		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n", port, dir, dir)
+	config := fmt.Sprintf("HostKey %s/host\nAuthorizedKeysFile %s/client.pub\n"+
+		"StrictModes no\nUsePAM no\nPasswordAuthentication no\nPidFile none\n", dir, dir)
 	if err := os.WriteFile(dir+"/config", []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	server := who.Command(t, sshd, "-D", "-e", "-f", dir+"/config")
-	server.Dir = dir
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
+	// The port stays this process's, which starts a server for each connection.
+	var served sync.WaitGroup
+	served.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			served.Go(func() { serveSSH(t, who.Command(t, sshd, "-i", "-e", "-f", dir+"/config"), c) })
+		}
 	})
-	for end := time.Now().Add(time.Minute); ; {
-		c, err := net.Dial("tcp", address)
-		if err == nil {
-			_ = c.Close()
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the ssh server doesn't listen: %v", err)
-		}
+	stop = func() {
+		_ = l.Close()
+		served.Wait()
 	}
 	// The client insists that the key is its user's own.
 	key, err := os.ReadFile(dir + "/client")
@@ -73,7 +69,34 @@ func sshServer(t *testing.T, s *stage) (host, command string) {
 	}
 	s.write(s.home+"/key", string(key), 0o600)
 	return account.Username + "@127.0.0.1", fmt.Sprintf("ssh -p %s -i %s/key -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR",
-		port, s.home)
+		port, s.home), stop
+}
+
+// serveSSH runs a server for one connection.
+func serveSSH(t *testing.T, server *exec.Cmd, c net.Conn) {
+	defer func() { _ = c.Close() }()
+	conn, ok := c.(*net.TCPConn)
+	if !ok {
+		t.Errorf("a %T", c)
+		return
+	}
+	f, err := conn.File()
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	var log bytes.Buffer
+	server.Dir, server.Stdin, server.Stdout, server.Stderr = "/", f, f, &log
+	err = server.Start()
+	_, _ = f.Close(), c.Close() // or the client wouldn't see its end
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	_ = server.Wait() // it ends with an error where the client goes first
+	if t.Failed() {
+		t.Logf("the ssh server: %s", log.String())
+	}
 }
 
 // TestSSH: git reaches a server by ssh, with the system's configuration of ssh,
@@ -81,7 +104,8 @@ func sshServer(t *testing.T, s *stage) (host, command string) {
 func TestSSH(t *testing.T) {
 	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
 		s := newStage(t, u)
-		host, command := sshServer(t, s)
+		host, command, stop := sshServer(t, s)
+		defer stop()
 		remote := testenv.Ordinary().NewRepo(t)
 		head := strings.TrimSpace(remote.Git("rev-parse", "HEAD"))
 		repo := u.NewRepo(t)
