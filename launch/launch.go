@@ -76,8 +76,8 @@ type Options struct {
 	TryScope bool
 	// TraceDenials watches which changes commands try, and reports those that
 	// are refused: [Cmd.Trace]. It refuses nothing by itself, and slows down what
-	// writes. It needs Linux 5.7, and no one who watches this process in that
-	// way: else starts fail with a [*WitnessError] in a [*SetupError]'s chain.
+	// writes. It needs Linux 5.7, the /proc of this process's own PID namespace,
+	// and no one who watches this process in that way: else starts fail with a [*WitnessError] in a [*SetupError]'s chain.
 	//
 	// The command's processes wait for this one at each such call: when it has
 	// ended, what they have left of themselves gets ENOSYS from then on.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/internal/witness"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/seccomp"
@@ -67,6 +68,8 @@ type WitnessError struct {
 func (e *WitnessError) Error() string {
 	var s *seccomp.SupportError
 	switch {
+	case errors.Is(e.Err, errForeignProc):
+		return "refusals can't be traced: " + e.Err.Error()
 	case errors.Is(e.Err, syscall.EBUSY):
 		return "refusals can't be traced: the system calls of this process are watched already, as by a container engine or by another trace around this one"
 	case errors.As(e.Err, &s) && (s.Errno == syscall.EINVAL || s.Errno == syscall.ENOSYS):
@@ -80,6 +83,9 @@ func (e *WitnessError) Error() string {
 // Unwrap returns the cause.
 func (e *WitnessError) Unwrap() error { return e.Err }
 
+// errForeignProc says that who makes a call can't be looked at.
+var errForeignProc = errors.New("/proc isn't there, or shows the processes of another PID namespace, as below unshare --pid without --mount-proc")
+
 // witnessHint says what to do without a trace.
 const witnessHint = "run without --trace-denials; what failed commands print is looked at anyway by the runner, and --why answers about one path"
 
@@ -87,6 +93,9 @@ const witnessHint = "run without --trace-denials; what failed commands print is 
 func (s *Sandbox) addWitness(v *variant, p *spawn.Plan) error {
 	if !s.options.TraceDenials {
 		return nil
+	}
+	if !linux.OwnProc() { // the same number would be another process
+		return &SetupError{Stage: StageProbe, Err: &WitnessError{errForeignProc}}
 	}
 	// Mounts refuse what Landlock doesn't.
 	mounts := v.boxed() || v.layered()

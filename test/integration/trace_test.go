@@ -215,3 +215,19 @@ func TestTraceTwice(t *testing.T) {
 		t.Error("the command ran")
 	}
 }
+
+// Where /proc has the numbers of another namespace nothing is traced, since others
+// would be looked at, and nothing runs.
+func TestTraceForeignProc(t *testing.T) {
+	needTrace(t)
+	unshare := testenv.UnsharePID(t)
+	s := newStage(t, testenv.Self())
+	line := append(slices.Clip(unshare), s.launcher, "--trace-denials", ".", "--", "touch", "ran")
+	r := testenv.Run(t, s.command("unshare", line...))
+	if says := ownOutput(t, r); r.Code != 125 || !strings.Contains(says.err, "PID namespace") || !strings.Contains(says.hint, "--trace-denials") {
+		t.Errorf("below another namespace's /proc: %v; want exit 125, and why", r)
+	}
+	if _, err := os.Lstat(s.tree + "/ran"); err == nil {
+		t.Error("the command ran")
+	}
+}
