@@ -67,7 +67,9 @@ func start(o *options, rec *launch.Record, args []string) (int, error) {
 	o.forks = o.supervise && o.guardFD < 0 && launch.CanGuard(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if o.supervise && o.guardFD < 0 && !o.forks {
 		if o.needsScope() { // the guard can't leave this process's group
-			return inScope(o, args)
+			if code, err := inScope(o, args); !o.without(err) {
+				return code, err
+			}
 		}
 		return supervise(o, args)
 	}
@@ -91,7 +93,9 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 	}
 	s, err := launch.Prepare(o.policy, options)
 	if o.scopeFD < 0 && o.guardFD < 0 && launch.WantsScope(s, err) {
-		return inScope(o, args)
+		if code, err := inScope(o, args); !o.without(err) {
+			return code, err
+		}
 	}
 	if err != nil {
 		return 0, err

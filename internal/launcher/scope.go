@@ -9,6 +9,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/launch"
+	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
 )
@@ -95,6 +96,13 @@ func inScope(o *options, args []string) (int, error) {
 		})
 	}
 	return exitCode(e.Status), nil
+}
+
+// without reports whether the command is to run all the same when there is no
+// scope, as err says: then nothing has run yet.
+func (o *options) without(err error) bool {
+	var support *cgroup.SupportError
+	return errors.As(err, &support) && !o.policy.Requires(policy.PromiseLimits)
 }
 
 // awaitWord waits for a byte from a pipe.

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,18 +127,6 @@ func (s *stage) limited(options []string, argv ...string) (testenv.Result, ended
 func TestPressure(t *testing.T) {
 	room := needGroups(t)
 	s := newStage(t, testenv.Self())
-	sibling := s.launch(room.options("--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "echo up; sleep 1000")...)
-	out, err := sibling.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := sibling.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
-		t.Fatalf("the sibling says %q, %v", line, err)
-	}
-	own := room.groups(t)
 	for _, tt := range []struct {
 		name    string
 		options []string
@@ -154,6 +144,8 @@ func TestPressure(t *testing.T) {
 			if tt.name == "tmpfs" && os.Getuid() != 0 {
 				continue
 			}
+			end := s.sibling(room)
+			own := room.groups(t)
 			r, e := s.limited(room.options(slices.Concat(tt.options, more)...), tt.argv...)
 			code := r.Code
 			if r.Signal != 0 {
@@ -166,16 +158,39 @@ func TestPressure(t *testing.T) {
 				t.Errorf("%s %v: group %+v", tt.name, more, e.Group)
 			}
 			if left := room.groups(t); len(left) != len(own) {
-				t.Errorf("%s %v left %q", tt.name, more, left)
+				t.Errorf("%s %v left %q; want %q", tt.name, more, left, own)
 			}
+			end()
 		}
 	}
-	if err := sibling.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Errorf("the sibling: %v", err)
-	}
-	_ = sibling.Wait()
 	if left := room.groups(t); len(left) > 0 {
 		t.Errorf("left: %q", left)
+	}
+}
+
+// sibling starts another command, and returns what ends it, if it still lives.
+func (s *stage) sibling(room room) (end func()) {
+	s.t.Helper()
+	cmd := s.launch(room.options("--memory", "64M", "--pids", "10", ".", "--", "sh", "-c", "echo up; sleep 1000")...)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "up\n" {
+		s.t.Fatalf("the sibling says %q, %v", line, err)
+	}
+	return func() {
+		s.t.Helper()
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			s.t.Errorf("the sibling: %v", err)
+		}
+		var exit *exec.ExitError
+		if err := cmd.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 128+int(syscall.SIGTERM) {
+			s.t.Errorf("the sibling: %v; want it to have lived until it was ended", err)
+		}
 	}
 }
 
@@ -314,5 +329,34 @@ func TestLimitsBestEffort(t *testing.T) {
 	r := testenv.Run(t, s.launch(slices.Concat([]string{".", "--"}, inner)...))
 	if r.Code != 0 || r.Stdout != "ran\n" || !strings.Contains(r.Stderr, warning) {
 		t.Errorf("in another sandbox: %v; want it to run, with a warning", r)
+	}
+}
+
+// TestScope: where only the user's systemd can give a group it does, and if it
+// doesn't, that is refused or said.
+func TestScope(t *testing.T) {
+	_, err := cgroup.Find(policy.Limits{Pids: 5}, cgroup.Options{})
+	var support *cgroup.SupportError
+	if !errors.As(err, &support) || !support.Scope {
+		t.Skip("no scope is needed here, or none can be had")
+	}
+	s := newStage(t, testenv.Self())
+	for _, more := range [][]string{nil, {"--supervise"}} {
+		options := slices.Concat(more, []string{"--no-protect", "--pids", "30"})
+		command := []string{".", "--", "cat", "/proc/self/cgroup"}
+		s.env = nil
+		r := testenv.Run(t, s.launch(slices.Concat(options, command)...))
+		if r.Code != 0 || !strings.Contains(r.Stdout, ".scope/shofer-sandbox-") {
+			t.Errorf("%q: %v; want it in a scope", more, r)
+		}
+		s.env = []string{"XDG_RUNTIME_DIR=" + s.base} // where there is no systemd
+		r = testenv.Run(t, s.launch(slices.Concat(options, command)...))
+		if r.Code != 125 || !strings.Contains(r.Stderr, "made no scope") || !strings.Contains(r.Stderr, "hint: ") {
+			t.Errorf("%q without systemd: %v; want a refusal", more, r)
+		}
+		r = testenv.Run(t, s.launch(slices.Concat(options, []string{"--limits", "best-effort"}, command)...))
+		if r.Code != 0 || strings.Contains(r.Stdout, "/shofer-sandbox-") || !strings.Contains(r.Stderr, "not all limits hold") {
+			t.Errorf("%q without systemd, best effort: %v; want it to run, with a warning", more, r)
+		}
 	}
 }
