@@ -249,6 +249,16 @@ func Parent(pid int) int {
 	return e.ppid
 }
 
+// Descends reports whether a process is there and descends from another one.
+func Descends(pid, from int) bool {
+	for range 1 << 10 { // numbers that are given anew while they are read could go round
+		if pid = Parent(pid); pid <= 1 || pid == from {
+			break
+		}
+	}
+	return pid == from
+}
+
 // signal sends a signal to exactly this process, unless it is in the group
 // that has got it.
 func (p Process) signal(group int, s syscall.Signal) {

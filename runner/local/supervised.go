@@ -237,12 +237,7 @@ func (p *supervised) take(r *record) {
 	case "applied":
 		p.box = sandboxOf(&r.Applied)
 	case "started":
-		p.pid = r.Pid
-		// It isn't reaped before "exited" is written, or nearly so: if it is
-		// another process by now, it isn't the guard's child.
-		if fd, err := unix.PidfdOpen(r.Pid, 0); err == nil {
-			p.pidfd = fd
-		}
+		p.pid, p.pidfd = r.Pid, openBelow(r.Pid, p.cmd.Process.Pid)
 		p.guard = proctree.Parent(r.Pid)
 	case "exited":
 		p.last = r
@@ -255,6 +250,20 @@ func (p *supervised) take(r *record) {
 		}
 		p.failure = &runner.StartError{Hint: r.Hint, Err: cause}
 	}
+}
+
+// openBelow returns a pidfd of a process that descends from a launcher. It is -1 if
+// there is none: its number may be anybody's when it has ended.
+func openBelow(pid, launcher int) int {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err != nil {
+		return -1
+	}
+	if linux.OwnProc() && !proctree.Descends(pid, launcher) {
+		_ = unix.Close(fd)
+		return -1
+	}
+	return fd
 }
 
 func (p *supervised) Pid() int {
