@@ -239,7 +239,8 @@ func (g *program) moveUp(fd *int, n int) bool {
 }
 
 // closeOnExec marks all descriptors from n on. CLOSE_RANGE_CLOEXEC came with
-// Linux 5.11; before, each possible number is marked by itself.
+// Linux 5.11; before, those that /proc lists are marked, or, without it, each
+// possible number, of which there can be a thousand million.
 //
 //go:nosplit
 //go:norace
@@ -253,6 +254,9 @@ func (g *program) closeOnExec(n int) bool {
 	default:
 		return g.fail(StageFiles, n, e)
 	}
+	if g.markListed(n) {
+		return true
+	}
 	var lim unix.Rlimit
 	if _, _, e := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, unix.RLIMIT_NOFILE, 0, uintptr(unsafe.Pointer(&lim)), 0, 0); e != 0 {
 		return g.fail(StageFiles, n, e)
@@ -261,6 +265,42 @@ func (g *program) closeOnExec(n int) bool {
 		syscall.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
 	}
 	return true
+}
+
+// markListed marks the descriptors from n on that /proc lists. It reports false if
+// that isn't to be relied on.
+//
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func (g *program) markListed(n int) (all bool) {
+	list, _, e := syscall.RawSyscall6(unix.SYS_OPENAT, atFdCwd, uintptr(unsafe.Pointer(g.fdList)), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0, 0, 0)
+	if e != 0 {
+		return false
+	}
+	for {
+		size, _, e := syscall.RawSyscall(unix.SYS_GETDENTS64, list, uintptr(unsafe.Pointer(&g.dents[0])), unsafe.Sizeof(g.dents))
+		if e != 0 || size == 0 || size > unsafe.Sizeof(g.dents) {
+			all = all && e == 0
+			break
+		}
+		// A struct linux_dirent64: its length is at 16, and the name at 19, with NUL.
+		for at := uintptr(0); at < size; at += uintptr(g.dents[at+16]) | uintptr(g.dents[at+17])<<8 {
+			fd := 0
+			for i := at + 19; g.dents[i] != 0; i++ {
+				if fd = 10*fd + int(g.dents[i]-'0'); g.dents[i] == '.' {
+					fd = -1 // the folder itself, or its parent
+					break
+				}
+			}
+			all = all || uintptr(fd) == list // else it is another process's, or no list
+			if fd >= n {
+				syscall.RawSyscall(unix.SYS_FCNTL, uintptr(fd), unix.F_SETFD, unix.FD_CLOEXEC)
+			}
+		}
+	}
+	syscall.RawSyscall(unix.SYS_CLOSE, list, 0, 0)
+	return all
 }
 
 // restrict takes rights away, the ones that the next steps need last.

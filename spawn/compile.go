@@ -44,6 +44,8 @@ type program struct {
 	slots       [MaxMountSlots]int
 	rules       []rule
 	joins       []join // of a child that makes mounts and is no program
+	fdList      *byte  // the path of the list of descriptors
+	dents       [512]byte
 
 	guard  *guardian // nil without one
 	clone  cloneArgs
@@ -133,6 +135,7 @@ func compile(p *Plan) (*program, error) {
 		return nil, bad("session")
 	}
 	g.files = append(g.files, p.Files...)
+	g.fdList, _ = syscall.BytePtrFromString("/proc/self/fd")
 	for _, fd := range p.Inherit {
 		if fd < len(p.Files) || fd < 3 {
 			return nil, bad("inherited descriptor")

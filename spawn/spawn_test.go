@@ -36,6 +36,8 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	case "guarded-host":
 		guardedHost()
+	case "no-close-range":
+		os.Exit(noCloseRange())
 	case "no-clone3":
 		os.Exit(noClone3(os.Args[1:]))
 	case "unknown-signal-state":
