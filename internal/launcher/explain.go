@@ -65,10 +65,14 @@ func text(a *launch.Applied) string {
 	b.WriteString("\npromises\n")
 	table(&b, len(a.Features), func(i int) []string {
 		f := a.Features[i]
-		if f.State == policy.Absent {
-			return []string{string(f.Promise), string(f.State), f.Why}
+		var text []string
+		if f.By != "" {
+			text = append(text, "by "+f.By)
 		}
-		return []string{string(f.Promise), string(f.State), "by " + f.By}
+		if f.Why != "" {
+			text = append(text, f.Why)
+		}
+		return []string{string(f.Promise), string(f.State), strings.Join(text, ": ")}
 	})
 	for _, f := range a.Features {
 		if f.State == policy.Absent && f.Mend != "" {
