@@ -116,6 +116,10 @@ func (e *UnmetError) Error() string {
 	return b.String()
 }
 
+// ErrClosed is matched by the error of a start after [Sandbox.Close]. Nothing has
+// run.
+var ErrClosed = errors.New("the sandbox is closed")
+
 // ReplacedError says that the worktree isn't the folder any more that the
 // sandbox was prepared for.
 type ReplacedError struct{ Path string }

@@ -79,6 +79,11 @@ func (s *Sandbox) plan(v *variant, c *Command, overlays *slots, g *group) (p *sp
 //
 // The caller must hold [runtime.LockOSThread] since before [Prepare].
 func (s *Sandbox) Exec(c *Command) error {
+	end, err := s.begin()
+	if err != nil {
+		return err
+	}
+	defer end()
 	p, release, err := s.plan(s.variant(), c, &slots{}, &group{})
 	defer release()
 	if err != nil {

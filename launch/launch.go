@@ -104,6 +104,11 @@ type Sandbox struct {
 	limits  *limits
 	swept   sync.Once
 
+	// starts is held for reading by each start, whose descriptors are the
+	// sandbox's, and for writing to close them.
+	starts sync.RWMutex
+	closed bool
+
 	mu    sync.Mutex
 	bwrap bwrap.Support // if boxed
 	now   *variant
@@ -260,8 +265,13 @@ func envChanges(before, after []string) (changes []string) {
 	return changes
 }
 
-// Close releases what the sandbox holds open. Nothing may be started after it.
+// Close releases what the sandbox holds open, when starts that are under way have
+// succeeded or failed. Nothing starts after it: that is [ErrClosed]. A second
+// call does nothing.
 func (s *Sandbox) Close() error {
+	s.starts.Lock()
+	defer s.starts.Unlock()
+	s.closed = true
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var errs []error
@@ -271,6 +281,17 @@ func (s *Sandbox) Close() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// begin begins a start, which end ends. It fails when the sandbox is closed: what
+// confines would be missing then.
+func (s *Sandbox) begin() (end func(), err error) {
+	s.starts.RLock()
+	if s.closed {
+		s.starts.RUnlock()
+		return nil, &SetupError{Stage: StageStart, Err: ErrClosed}
+	}
+	return s.starts.RUnlock, nil
 }
 
 // Environ returns a copy of the environment that commands get.

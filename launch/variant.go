@@ -280,6 +280,11 @@ func (s *Sandbox) ready(v *variant) error {
 // given, or else in one of its own if the limits take that. If it turns out that
 // this machine has no mount layer, it tries the next way.
 func (s *Sandbox) attempt(given *cgroup.Group, start func(*variant, *slots, *group) (*Started, error)) (_ *Started, err error) {
+	end, err := s.begin()
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	g, err := s.newGroup(given)
 	if err != nil {
 		return nil, err
