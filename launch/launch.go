@@ -197,7 +197,7 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 	default:
 		return nil, &SetupError{Stage: StagePolicy, Err: &policy.Error{
 			Field: "backend", Value: string(o.Backend), Why: "no such backend",
-			Hint: "one of auto, landlock, landlock+mountns, bwrap",
+			Hint: "landlock, landlock+mountns or bwrap; without one the best that works is taken",
 		}}
 	}
 	s := &Sandbox{policy: p, options: o, support: landlock.Probe()}

@@ -131,7 +131,7 @@ func validatePath(field string, path Path) *Error {
 	case strings.IndexByte(string(path), 0) >= 0:
 		return &Error{Field: field, Value: string(path), Why: errNUL.Error(), Err: errNUL}
 	case path[0] != '/':
-		return &Error{Field: field, Value: string(path), Why: "not an absolute path"}
+		return &Error{Field: field, Value: string(path), Why: "not an absolute path", Hint: "write it out from / on: neither ~ nor a variable is expanded"}
 	}
 	return nil
 }

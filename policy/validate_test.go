@@ -37,13 +37,13 @@ func TestValidate(t *testing.T) {
 		{Policy{Mode: Unconfined, Network: Network{Mode: NetworkNone}}, `network: nothing holds this in mode unconfined`, "use another mode, or leave it out"},
 		{Policy{Mode: Unconfined, Require: []Promise{PromiseWrite}}, `require "write": nothing holds this in mode unconfined`, "use another mode, or leave it out"},
 
-		{Policy{Worktree: "w"}, `worktree "w": not an absolute path`, ""},
+		{Policy{Worktree: "w"}, `worktree "w": not an absolute path`, "write it out from / on: neither ~ nor a variable is expanded"},
 		{Policy{Worktree: "/\x00"}, `worktree "/\x00": contains a NUL byte`, ""},
 		{Policy{Mode: WorkspaceWrite, Write: []Path{"/a", ""}}, `write[1]: empty path`, ""},
-		{Policy{Mode: WorkspaceWrite, Write: []Path{"~/x"}}, `write[0] "~/x": not an absolute path`, ""},
-		{Policy{Mode: WorkspaceWrite, WriteCreate: []Path{"system"}}, `write_create[0] "system": not an absolute path`, ""},
+		{Policy{Mode: WorkspaceWrite, Write: []Path{"~/x"}}, `write[0] "~/x": not an absolute path`, "write it out from / on: neither ~ nor a variable is expanded"},
+		{Policy{Mode: WorkspaceWrite, WriteCreate: []Path{"system"}}, `write_create[0] "system": not an absolute path`, "write it out from / on: neither ~ nor a variable is expanded"},
 		{Policy{Read: []Path{"/a", "sytem"}}, `read[1] "sytem": neither an absolute path nor a preset`, `did you mean "system"?`},
-		{Policy{Read: []Path{"a/b"}}, `read[0] "a/b": not an absolute path`, ""},
+		{Policy{Read: []Path{"a/b"}}, `read[0] "a/b": not an absolute path`, "write it out from / on: neither ~ nor a variable is expanded"},
 		{Policy{Unix: []Path{"ssh"}}, `unix[0] "ssh": neither an absolute path nor a preset`, `did you mean "ssh-agent"?`},
 		{Policy{Unix: []Path{"docker"}}, `unix[0] "docker": neither an absolute path nor a preset`, "one of ssh-agent, gpg-agent"},
 
