@@ -75,3 +75,23 @@ func TestCloseMeanwhile(t *testing.T) {
 		wg.Wait()
 	}
 }
+
+// What wasn't made ready starts nothing either, and doesn't panic.
+func TestNeverOpened(t *testing.T) {
+	if err := (&launch.Cmd{Path: "/bin/true"}).Run(); err == nil {
+		t.Error("a Cmd of no Sandbox ran")
+	}
+	needLandlock(t)
+	inside, _ := places(t)
+	s, err := launch.Prepare(workspace(inside), launch.Options{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var setup *launch.SetupError
+	if err := s.Command("true").Run(); !errors.As(err, &setup) {
+		t.Errorf("a start after a dry run: %v; want a SetupError", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}

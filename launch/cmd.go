@@ -164,7 +164,10 @@ func (c *Cmd) Environ() []string {
 // Errors are [*SetupError] and [*ExecError], and the context's if it is done
 // already. After an error nothing runs.
 func (c *Cmd) Start() (err error) {
-	if c.done {
+	switch {
+	case c.sandbox == nil:
+		return errors.New("launch: a Cmd has to be made by a Sandbox's Command")
+	case c.done:
 		return errors.New("launch: already started")
 	}
 	c.done = true

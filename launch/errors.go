@@ -120,6 +120,8 @@ func (e *UnmetError) Error() string {
 // run.
 var ErrClosed = errors.New("the sandbox is closed")
 
+var errDryRun = errors.New("the sandbox was prepared with DryRun: nothing can be started in it")
+
 // ReplacedError says that the worktree isn't the folder any more that the
 // sandbox was prepared for.
 type ReplacedError struct{ Path string }

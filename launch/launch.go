@@ -283,9 +283,12 @@ func (s *Sandbox) Close() error {
 	return errors.Join(errs...)
 }
 
-// begin begins a start, which end ends. It fails when the sandbox is closed: what
-// confines would be missing then.
+// begin begins a start, which end ends. It fails when the sandbox is closed or was
+// never opened: what confines would be missing then.
 func (s *Sandbox) begin() (end func(), err error) {
+	if s.options.DryRun {
+		return nil, &SetupError{Stage: StageStart, Err: errDryRun}
+	}
 	s.starts.RLock()
 	if s.closed {
 		s.starts.RUnlock()

@@ -288,6 +288,17 @@ func TestBeforeHandOff(t *testing.T) {
 	}
 }
 
+// A spec that Resolve didn't make starts nothing, and is no command of the runner's.
+func TestForeignSpec(t *testing.T) {
+	r, _ := fakeRunner(t, &fake{}, Config{})
+	if res, err := r.Run(t.Context(), &Spec{}); res != nil || !errors.Is(err, ErrEmptyCommand) {
+		t.Errorf("Run(an empty spec) = %v, %v; want ErrEmptyCommand", res, err)
+	}
+	if list := r.List(); len(list) != 0 {
+		t.Errorf("List() has %d; want none", len(list))
+	}
+}
+
 // No more commands run than may, and those that ended are forgotten in time.
 func TestBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -128,8 +128,9 @@ func (r *Runner) Run(ctx context.Context, s *Spec) (*Result, error) {
 // [Execution.Background].
 //
 // Errors are [ErrDenied], [ErrTooMany], [ErrClosed], [ErrNotStarted],
-// [*SandboxError] and [*StartError], and the context's: then nothing has run,
-// and the execution, if there is one, says so too.
+// [*SandboxError] and [*StartError], [ErrEmptyCommand] for a spec that
+// [Runner.Resolve] didn't make, and the context's: then nothing has run, and the
+// execution, if there is one, says so too.
 func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
 	e, err := r.begin(ctx, s)
 	if err == nil {
@@ -140,6 +141,9 @@ func (r *Runner) Start(ctx context.Context, s *Spec) (*Execution, error) {
 
 // begin is Start, but for the goroutine that waits for the command.
 func (r *Runner) begin(ctx context.Context, s *Spec) (*Execution, error) {
+	if len(s.Argv) == 0 { // it isn't Resolve's
+		return nil, ErrEmptyCommand
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
