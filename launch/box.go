@@ -61,6 +61,15 @@ type packet struct {
 	pid, pidfd, other int
 }
 
+// drop closes what came along.
+func (p *packet) drop() {
+	for _, fd := range [...]int{p.pidfd, p.other} {
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
 // Signal sends the command a signal.
 func (b *Box) Signal(s syscall.Signal) error {
 	b.mu.Lock()
@@ -188,7 +197,8 @@ func (b *Box) close() {
 	case <-timer.C:
 	}
 	_ = unix.Shutdown(b.socket, unix.SHUT_RDWR)
-	for range b.inner {
+	for p := range b.inner { // what nobody has asked for
+		p.drop()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -235,6 +245,9 @@ func (v *variant) startBox(p *spawn.Plan, linger time.Duration) (*Box, error) {
 	return b, nil
 }
 
+// permit lets the inner stage start the command. If it has ended, that is seen.
+func (b *Box) permit() { _ = b.Signal(0) }
+
 // release tells the inner stage, if it is left, that bubblewrap has ended. What it
 // has said can still be read.
 func (b *Box) release() {
@@ -277,6 +290,7 @@ func (b *Box) await(v *variant, name string) error {
 			case p.Event == reportReady:
 				ready, b.stage = true, p
 				v.seal(p.pid, p.pidfd)
+				b.permit()
 			case p.Event == reportWitness:
 				b.listener = p.other
 			case p.Event == reportFailed:

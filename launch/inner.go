@@ -152,6 +152,9 @@ func (j *job) start() (*spawn.Process, error) {
 		}
 		p.RulesetFD = d.FD
 	}
+	if !awaitPermit(j.Socket) {
+		return nil, errAlone
+	}
 	// The command may not look into this process, which isn't confined as it
 	// is, nor get at its program.
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -163,6 +166,21 @@ func (j *job) start() (*spawn.Process, error) {
 		return nil, startError(err, string(j.Args[0]))
 	}
 	return proc, nil
+}
+
+// errAlone says that nobody is left who wanted the command.
+var errAlone = errors.New("who started bubblewrap has ended")
+
+// awaitPermit waits until who started bubblewrap has done what is to be done in the
+// sandbox from outside: [Box.permit].
+func awaitPermit(socket int) bool {
+	var b [1]byte
+	for {
+		n, err := unix.Read(socket, b[:])
+		if !errors.Is(err, unix.EINTR) {
+			return err == nil && n == 1
+		}
+	}
 }
 
 // awaitCommand reaps what ends until the command has, and reports that. The

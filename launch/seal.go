@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seal does what bubblewrap can't, in the sandbox that it has made, while the
-// inner stage prepares the command. What is mounted outside later would appear
+// seal does what bubblewrap can't, in the sandbox that it has made, before the
+// inner stage starts the command. What is mounted outside later would appear
 // in the sandbox with the write access that it has outside: it is kept out. And
 // root could change the mode of the machine's devices: these become read-only,
 // which doesn't keep anybody from writing to what they are.

@@ -93,3 +93,22 @@ func TestBoxSealed(t *testing.T) {
 		t.Errorf("the machine's /dev/null is %v, %v", st.Mode(), err)
 	}
 }
+
+// TestBoxSealedFirst: no command is so fast that it comes before that.
+func TestBoxSealedFirst(t *testing.T) {
+	needLayer(t)
+	inside, _ := places(t)
+	s := boxed(t, workspace(inside))
+	st, err := os.Stat("/dev/null")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mode := fmt.Sprintf("%o", st.Mode().Perm()) // the same
+	for range 20 {
+		c := s.Command("chmod", mode, "/dev/null")
+		c.Dir = inside
+		if out, err := c.CombinedOutput(); err == nil {
+			t.Fatalf("the mode of the machine's /dev/null was set: %s", out)
+		}
+	}
+}
