@@ -53,7 +53,14 @@ func Probe(privileged bool) error {
 			{Op: spawn.MountAttr, Target: "/", Set: unix.MOUNT_ATTR_RDONLY},
 		},
 	}
-	_, err := spawn.Start(p)
+	child, err := spawn.Start(p)
+	if err == nil { // somebody killed it before it could fail, and a command's start will tell
+		_ = unix.Close(child.PidFD)
+		if process, err := os.FindProcess(child.Pid); err == nil {
+			_, _ = process.Wait()
+		}
+		return nil
+	}
 	if Unsupported(err) {
 		if privileged {
 			return Probe(false)

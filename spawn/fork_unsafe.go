@@ -255,11 +255,11 @@ func readFull(fd int, b []byte) (n int) {
 	return n
 }
 
-// reap waits for a child that failed before it became a program.
-func reap(pid int) {
+// reap waits for a child that became no program, and returns its status.
+func reap(pid int) (ws unix.WaitStatus) {
 	for {
-		if _, err := unix.Wait4(pid, nil, 0, nil); err != unix.EINTR {
-			return
+		if _, err := unix.Wait4(pid, &ws, 0, nil); err != unix.EINTR {
+			return ws
 		}
 	}
 }

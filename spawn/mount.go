@@ -71,7 +71,9 @@ func MountIn(namespace, owner int, mounts []Mount) error {
 	if p.PidFD >= 0 {
 		_ = unix.Close(p.PidFD)
 	}
-	reap(p.Pid)
+	if reap(p.Pid) != 0 { // somebody killed it
+		return &Error{Stage: StageJoin, Errno: unix.ECANCELED}
+	}
 	return nil
 }
 
