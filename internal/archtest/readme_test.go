@@ -44,31 +44,31 @@ func usageText(t *testing.T, m module) string {
 	return longest
 }
 
-// TestReadmeOptions holds the table of options in README.md against the help.
-func TestReadmeOptions(t *testing.T) {
+// TestOptionsPage holds the table in docs/options.md against the help.
+func TestOptionsPage(t *testing.T) {
 	m := thisModule(t)
 	help := usageText(t, m)
 	if !strings.HasPrefix(help, "Usage: ") {
 		t.Fatalf("the help begins with %.20q", help)
 	}
-	readme, err := os.ReadFile(filepath.Join(m.root, "README.md"))
+	page, err := os.ReadFile(filepath.Join(m.root, "docs/options.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, _ := strings.Cut(string(readme), "\n## Options\n")
+	_, rest, _ := strings.Cut(string(page), "\n## Options\n")
 	table, _, ok := strings.Cut(rest, "\n## ")
 	if !ok {
-		t.Fatal("README.md has no section Options")
+		t.Fatal("docs/options.md has no section Options")
 	}
 	want, got := options(help), options(table)
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		if !got[name] {
-			t.Errorf("README.md lacks %s, which --help has", name)
+			t.Errorf("docs/options.md lacks %s, which --help has", name)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if !want[name] {
-			t.Errorf("README.md has %s, which --help lacks", name)
+			t.Errorf("docs/options.md has %s, which --help lacks", name)
 		}
 	}
 }
