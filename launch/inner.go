@@ -101,11 +101,26 @@ func inner(fd int) int {
 		_ = send(j.Socket, report{Event: reportWitness}, proc.Listener)
 		_ = unix.Close(proc.Listener)
 	}
+	if g := proc.Guarded; g != nil {
+		proc.PidFD = childOf(proc.Pid, g.Pid)
+	}
 	_ = send(j.Socket, report{Event: reportStarted}, proc.PidFD)
 	go handOn(j.Socket, proc)
+	if proc.Guarded != nil {
+		return awaitGuarded(j.Socket, proc.Guarded)
+	}
 	code := awaitCommand(j.Socket, proc.Pid)
 	awaitRest(j.Linger)
 	return code
+}
+
+// guard returns what ends all that the command has started where there is no pid
+// namespace that ends with this process; nil where there is one, or can't be a guard.
+func (j *job) guard() *spawn.Guard {
+	if os.Getpid() == 1 || !spawn.CanGuard() || !SeesChildren() {
+		return nil
+	}
+	return &spawn.Guard{Linger: j.Linger, InSession: !j.NewSession, Stops: true}
 }
 
 // start checks the sandbox and starts the command in it.
@@ -151,6 +166,9 @@ func (j *job) start() (*spawn.Process, error) {
 			}
 		}
 		p.RulesetFD = d.FD
+	}
+	if p.Guard = j.guard(); p.Guard != nil && !j.NewSession && !j.NewGroup {
+		p.Group = unix.Getpgrp() // not the guard's
 	}
 	if !awaitPermit(j.Socket) {
 		return nil, errAlone
@@ -207,6 +225,22 @@ func awaitCommand(socket, command int) int {
 	}
 }
 
+// awaitGuarded is awaitCommand where there is a guard, which ends the rest.
+func awaitGuarded(socket int, g *spawn.Guarded) int {
+	for g.Stopped() {
+		_ = send(socket, report{Event: reportStopped}, -1)
+	}
+	e, ok := g.Ending()
+	if !ok { // the guard was killed, and the command with it
+		e.Status = syscall.WaitStatus(syscall.SIGKILL)
+	}
+	_ = send(socket, report{Event: reportEnded, Status: uint32(e.Status), Rusage: e.Rusage}, -1)
+	if e.Status.Signaled() {
+		return 128 + int(e.Status.Signal())
+	}
+	return e.Status.ExitStatus()
+}
+
 // awaitRest waits until all that the command left have ended, but not for
 // longer than linger. They come to this process, which adopts orphans then.
 func awaitRest(linger time.Duration) {
@@ -230,14 +264,15 @@ func awaitRest(linger time.Duration) {
 
 // handOn sends the command the signals that come from the socket, a byte for each,
 // and ends it, and this process, when nobody is left who could send one: bubblewrap
-// has ended, or who started it. In a pid namespace that ends everything.
+// has ended, or who started it. By a pid namespace, or the guard, that ends everything.
 func handOn(socket int, command *spawn.Process) {
 	kill := func(s syscall.Signal) {
-		if command.PidFD < 0 { // before Linux 5.3
+		switch {
+		case command.PidFD >= 0:
+			_ = unix.PidfdSendSignal(command.PidFD, s, nil, 0) // it may have ended
+		case command.Guarded == nil: // before Linux 5.3
 			_ = unix.Kill(command.Pid, s)
-			return
 		}
-		_ = unix.PidfdSendSignal(command.PidFD, s, nil, 0) // it may have ended
 	}
 	var b [1]byte
 	for {

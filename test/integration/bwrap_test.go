@@ -235,35 +235,57 @@ func TestBwrapSignals(t *testing.T) {
 	})
 }
 
-// TestBwrapKilled: nothing survives the launcher, nor the command.
+// TestBwrapKilled: nothing survives the launcher, nor the command, without a pid
+// namespace too, which an ordinary user who may signal others doesn't get.
 func TestBwrapKilled(t *testing.T) {
 	needBwrap(t)
-	testenv.EachUser(t, func(t *testing.T, u testenv.User) {
-		s := newStage(t, u)
-		cmd, _ := s.inBwrap(".", "--", "sh", "-c", "setsid sleep 1000 & echo ready; wait")
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		lines := bufio.NewScanner(out)
-		if !lines.Scan() {
-			t.Fatal("the command didn't start")
-		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
-		for lines.Scan() { // ends when the last one that has the pipe does
-		}
-		_ = cmd.Wait()
+	for _, option := range []string{"--quiet", "--allow-signals"} {
+		t.Run(option, func(t *testing.T) {
+			testenv.EachUser(t, func(t *testing.T, u testenv.User) { bwrapKilled(t, u, option) })
+		})
+	}
+}
 
-		cmd, _ = s.inBwrap(".", "--", "sh", "-c", "setsid sleep 1000 & exit 4")
-		if r := testenv.Run(t, cmd); r.Code != 4 {
-			t.Errorf("a command that leaves something: %v; want 4", r)
-		}
-	})
+func bwrapKilled(t *testing.T, u testenv.User, option string) {
+	s := newStage(t, u)
+	cmd, _ := s.inBwrap(option, ".", "--", "sh", "-c", "setsid sleep 1000 & echo ready; wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Fatal("the command didn't start")
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() { // ends when the last one that has the pipe does
+	}
+	_ = cmd.Wait()
+
+	cmd, record := s.inBwrap(option, ".", "--", "sh", "-c", "setsid sleep 1000 & exit 4")
+	if r := testenv.Run(t, cmd); r.Code != 4 || names(record()) != "applied started exited" {
+		t.Errorf("a command that leaves something: %v, record %v; want 4", r, record())
+	}
+	cmd, _ = s.inBwrap(option, ".", "--", "sh", "-c", "kill -STOP $$; kill -TERM $$")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	// It stops with its command, and is continued as a shell does it.
+	var ws unix.WaitStatus
+	if _, err := unix.Wait4(cmd.Process.Pid, &ws, unix.WUNTRACED, nil); err != nil || !ws.Stopped() {
+		t.Errorf("a command that stops: status %#x, %v; want the launcher stopped", ws, err)
+	}
+	if err := cmd.Process.Signal(unix.SIGCONT); err != nil {
+		t.Error(err)
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(unix.SIGTERM) {
+		t.Errorf("a command that died of SIGTERM: %v; want exit 143", cmd.ProcessState)
+	}
 }
 
 // TestBwrapKilledEarly: who is killed before the command runs leaves nothing, and
