@@ -32,7 +32,8 @@
 // when bwrap has ended. The pipe that bwrap writes its status to is open for reading
 // in bwrap, too: one that couldn't write would end between its clone(2) and the word
 // that its child waits for, and the child then waits for ever, as it does where
-// bwrap itself is killed there. Nothing runs in such a child.
+// bwrap itself is killed there. Nothing runs in such a child. An inner stage that is
+// stopped (by SIGSTOP, and only from outside) ends when it is continued.
 //
 // Without Watched the starter keeps the thread that started bwrap until bwrap has
 // ended: the kernel takes the end of that thread for the death of the parent. And an
