@@ -413,7 +413,9 @@ func (s *Sandbox) confine(v *variant, p *spawn.Plan, overlays *slots) (d *landlo
 			// enters it again.
 			if p.Dir, err = os.Getwd(); err != nil {
 				release()
-				return nil, func() {}, &SetupError{Stage: StageStart, Err: fmt.Errorf("the current directory: %w", err)}
+				return nil, func() {}, &SetupError{Stage: StageStart, Err: &policy.Error{
+					Why: "the current directory does not exist (any more), or can't be reached", Hint: "go to another one, or name one to run in", Err: err,
+				}}
 			}
 		}
 	}

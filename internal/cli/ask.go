@@ -31,6 +31,8 @@ type ask struct {
 	keep       string
 	merge, pty bool
 	noSave     bool
+	// mayNotSave says that it is run also where there is no place for its output.
+	mayNotSave bool
 	json       bool
 }
 

@@ -37,8 +37,12 @@ func (p *program) config(a *ask) (_ runner.Config, err error) {
 	}
 	c.Executor = x
 	if !a.noSave {
-		if c.Store, err = p.store(); err != nil {
+		if c.Store, err = p.store(); err != nil && (!a.mayNotSave || p.state != "") {
 			return c, errors.Join(err, x.Close())
+		}
+		if err != nil && !p.quiet { // the command matters more than what is kept of it
+			say("warning: its output isn't kept: " + textOf(err))
+			say("hint: " + hintOf(err) + ", or --no-save")
 		}
 	}
 	return c, nil

@@ -7,7 +7,7 @@ import (
 )
 
 func (p *program) resolveCommand() *cobra.Command {
-	a := &ask{}
+	a := &ask{mayNotSave: true}
 	cmd := &cobra.Command{
 		Use:   "resolve [options] 'shell command' | [--] program [argument...]",
 		Short: "Say what run would do, and run nothing",

@@ -12,7 +12,7 @@ import (
 )
 
 func (p *program) runCommand() *cobra.Command {
-	a := &ask{}
+	a := &ask{mayNotSave: true}
 	summary := false
 	cmd := &cobra.Command{
 		Use:   "run [options] 'shell command' | [--] program [argument...]",
