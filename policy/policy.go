@@ -36,8 +36,9 @@
 //
 // # Limitations
 //
-// The caches of pip, uv, ccache and others start empty. A tool that keeps
-// state elsewhere in the home directory finds it read-only.
+// The caches of pip, uv, ccache and others start empty where no overlay file
+// system can be mounted ([Options.Overlays]). A tool that keeps state elsewhere
+// in the home directory finds it read-only.
 //
 // Between Resolve and the start of the command the file system can change. A
 // mechanism that honours [Grant.NoSymlinks] is safe against that; the result
@@ -170,7 +171,8 @@ const (
 
 // Network limits the network. The zero value limits nothing.
 type Network struct {
-	// Mode is all (zero too) or none. None stops every address family.
+	// Mode is all (zero too) or none. None stops every address family but
+	// Unix's: what a socket on the file system leads to is another promise.
 	Mode NetworkMode `json:"mode,omitempty"`
 	// Each list limits one operation to the given ports. Nil leaves the
 	// operation alone; an empty list allows no port.

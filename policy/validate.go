@@ -181,7 +181,7 @@ func (p Policy) validateEnv() error {
 		case strings.IndexByte(name, 0) >= 0:
 			return &Error{Field: field, Value: name, Why: errNUL.Error(), Err: errNUL}
 		case strings.IndexByte(name, '=') >= 0:
-			return &Error{Field: field, Value: name, Why: "a name has no \"=\"", Hint: "use set to change a variable"}
+			return &Error{Field: field, Value: name, Why: "a name has no \"=\"", Hint: "what removes a variable takes its name; to change it, set it"}
 		}
 	}
 	for i, entry := range p.Env.Set {

@@ -52,7 +52,7 @@ func TestValidate(t *testing.T) {
 		{Policy{Network: Network{ConnectTCP: []uint16{1, 0}}}, `network.connect_tcp[1] "0": no such port`, ""},
 
 		{Policy{Env: Env{Unset: []string{"A", ""}}}, `env.unset[1]: empty name`, ""},
-		{Policy{Env: Env{Unset: []string{"A=B"}}}, `env.unset[0] "A=B": a name has no "="`, "use set to change a variable"},
+		{Policy{Env: Env{Unset: []string{"A=B"}}}, `env.unset[0] "A=B": a name has no "="`, "what removes a variable takes its name; to change it, set it"},
 		{Policy{Env: Env{Unset: []string{"A\x00"}}}, `env.unset[0] "A\x00": contains a NUL byte`, ""},
 		{Policy{Env: Env{Set: []string{"A"}}}, `env.set[0] "A": not of the form NAME=VALUE`, ""},
 		{Policy{Env: Env{Set: []string{"=B"}}}, `env.set[0] "=B": empty name`, ""},

@@ -23,7 +23,7 @@ What may be written and read:
   --strict-metadata      keep mode, owner and times of what isn't writable
 
 Network and other processes:
-  --net MODE             all (default), or none: sockets of no family but local
+  --net MODE             all (default), or none: no sockets but local (Unix) ones
   --connect-tcp PORTS    connect by TCP to these ports only (or "none")
   --bind-tcp PORTS       bind TCP sockets to these ports only (or "none")
   --connect-udp PORTS    send by UDP to these ports only (or "none")
@@ -38,7 +38,7 @@ What the command gets:
   --unsetenv NAME        remove a variable
   --clear-env            start from an empty environment
   --keep-git-env         keep GIT_DIR and the like, which are dropped otherwise
-  --chdir DIR            run the command in DIR
+  --chdir DIR            run the command in DIR, in place of this folder
   --keep-fd N            hand descriptor N on; above 2 only pipes are otherwise
   --caps LIST            as root, keep these capabilities (or all, or none)
   --new-session          run it in a new session, without the terminal
