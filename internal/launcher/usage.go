@@ -23,7 +23,7 @@ What may be written and read:
   --strict-metadata      keep mode, owner and times of what isn't writable
 
 Network and other processes:
-  --net MODE             all (default), or none: no sockets but local (Unix) ones
+  --net MODE             all (default), or none: no sockets but Unix ones
   --connect-tcp PORTS    connect by TCP to these ports only (or "none")
   --bind-tcp PORTS       bind TCP sockets to these ports only (or "none")
   --connect-udp PORTS    send by UDP to these ports only (or "none")
