@@ -17,6 +17,8 @@ import (
 // A server that is started, waited for until it says that it is ready, read
 // while it runs, and ended with everything that it has started.
 func ExampleExecution_Output() {
+	local.Init() // first in main
+
 	exec, err := local.New(local.Config{
 		Policy:     policy.Policy{Mode: policy.WorkspaceWrite, Worktree: "/src/project"},
 		Supervisor: local.Self,

@@ -80,8 +80,9 @@ type shared struct {
 }
 
 // New returns an executor. What the machine can't hold of the policy, and what
-// the policy requires, is a [*runner.SandboxError]. The caller closes it,
-// unless a [runner.Runner] does.
+// the policy requires, is a [*runner.SandboxError]; what doesn't go together,
+// and [Self] without [Init], matches [runner.ErrInvalidConfig]. The caller
+// closes it, unless a [runner.Runner] does.
 func New(c Config) (*Executor, error) {
 	if c.Options.Environ == nil {
 		c.Options.Environ = os.Environ()
@@ -91,6 +92,9 @@ func New(c Config) (*Executor, error) {
 	}
 	if c.Options.DryRun {
 		return nil, fmt.Errorf("%w: Options.DryRun is set", runner.ErrInvalidConfig)
+	}
+	if c.Supervisor == Self && !initialised.Load() {
+		return nil, fmt.Errorf("%w: Supervisor is Self, and Init has not been called, first in main", runner.ErrInvalidConfig)
 	}
 	if c.Supervisor != "" && c.Policy.Worktree == "" {
 		return nil, fmt.Errorf("%w: a supervised command needs a worktree", runner.ErrInvalidConfig)

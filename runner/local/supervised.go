@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -31,11 +32,16 @@ const Self = "/proc/self/exe"
 // selfName is what the calling program is called when it is to be a supervisor.
 const selfName = "shofer-sandbox-supervisor"
 
+// initialised says that [Init] was called: a program that is executed again
+// without it would do all that it does once more.
+var initialised atomic.Bool
+
 // Init makes the calling program able to be its own supervisor, and to confine
 // by bubblewrap. It is called first in main, before flags are looked at. In
 // most processes it does nothing and returns; in those that this package
 // starts it doesn't return.
 func Init() {
+	initialised.Store(true)
 	launch.Init()
 	if len(os.Args) > 0 && os.Args[0] == selfName {
 		unix.Exit(launcher.Main(os.Args[1:], "embedded"))
