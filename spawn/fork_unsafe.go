@@ -144,10 +144,13 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 
 	var r report
 	n := readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
-	if g.clone.flags != 0 { // the child says that it lives
+	if g.saysAlive() {
 		if n == 0 {
 			_ = unix.Close(int(g.pidfd))
 			reap(int(pid))
+			if g.clone.flags == 0 { // there is a guard, and was no child
+				return nil, g.failed(report{stage: uint32(StageGuard), errno: uint32(syscall.ECANCELED)})
+			}
 			return nil, errStillborn
 		}
 		if r.stage == 0 { // else it is the guard that says so, and why not
@@ -210,13 +213,20 @@ func (g *program) fork(flags uintptr) (pid, errno uintptr) {
 // forking is what is being made, under [syscall.ForkLock].
 var forking *program
 
+// saysAlive reports whether the child is to say that it lives, since without a word
+// it isn't known whether it did.
+//
+//go:nosplit
+//go:norace
+func (g *program) saysAlive() bool { return g.clone.flags != 0 || g.guard != nil }
+
 // child runs the program in the child and never returns.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func (g *program) child() {
-	if g.clone.flags != 0 {
+	if g.saysAlive() {
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
 	}
 	if len(g.joins) == 0 {
