@@ -211,7 +211,9 @@ func (f *flags) scan(o *options, args []string) ([]string, error) {
 
 func unknownOption(arg, name string) error {
 	hint := "see --help"
-	if near := nearest.Word(strings.TrimPrefix(name, "-"), names[:]); near != "" {
+	if name == "timeout" {
+		hint = "the program runner ends commands in time: runner run --timeout"
+	} else if near := nearest.Word(strings.TrimPrefix(name, "-"), names[:]); near != "" {
 		hint = "did you mean --" + near + "?"
 	}
 	return usageError("unknown option "+arg, hint)

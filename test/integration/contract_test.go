@@ -86,6 +86,7 @@ var setupFailures = []struct {
 	{args: []string{"tree", "--new-session", "true"}, stage: "usage", says: `"--new-session" comes after the worktree directory`},
 	{args: []string{"--allow-braod", "tree", "true"}, stage: "usage", says: "unknown option --allow-braod", hint: "did you mean --allow-broad?"},
 	{args: []string{"--zzzzzz", "tree", "true"}, stage: "usage", says: "unknown option --zzzzzz", hint: "--help"},
+	{args: []string{"--timeout=5s", "tree", "true"}, stage: "usage", says: "unknown option --timeout=5s", hint: "runner run --timeout"},
 	{args: []string{"-x", "tree", "true"}, stage: "usage", says: "unknown option -x"},
 	{args: []string{"--rw"}, stage: "usage", says: "--rw"},
 	{args: []string{"--backend", "nonsense", "tree", "true"}, stage: "policy", says: `--backend "nonsense": no such backend`, hint: "landlock+mountns"},
