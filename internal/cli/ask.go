@@ -83,7 +83,7 @@ func (a *ask) flags(f *pflag.FlagSet) {
 
 // envFlags are the options about the environment.
 func (a *ask) envFlags(f *pflag.FlagSet) {
-	f.StringArrayVar(&a.env, "env", nil, "set a variable, `NAME=VALUE`")
+	f.Var((*variables)(&a.env), "env", "set a variable, `NAME=VALUE`")
 	f.StringArrayVar(&a.unset, "unsetenv", nil, "remove the variable `NAME`")
 	f.StringArrayVar(&a.passEnv, "pass-env", nil, "let it have `NAME`, although that looks like a credential; * stands for anything")
 	f.BoolVar(&a.noScrub, "no-scrub", false, "let it have all credentials of the environment")

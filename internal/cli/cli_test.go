@@ -54,3 +54,23 @@ func TestHelpWidth(t *testing.T) {
 	}
 	see((&program{}).root(nil))
 }
+
+// TestFlagErrors: they name the option, and what is wrong with its value, once.
+func TestFlagErrors(t *testing.T) {
+	for _, tt := range []struct{ args, want string }{
+		{"run --timeout abc true", `--timeout: "abc" isn't a time, such as 90, 90s, 1m30s or none`},
+		{"run --rw", "option --rw needs a value"},
+		{"logs -n x id", `--tail: "x" isn't a whole number`},
+		{"ps --all=maybe", `--all: "maybe" is neither true nor false`},
+		{"start --ready-port 99999 true", "--ready-port: 99999 is out of range"},
+		{"run --env A true", `--env: "A" isn't of the form NAME=VALUE`},
+		{"run --timeot 3 true", "unknown option --timeot"},
+	} {
+		args := strings.Fields(tt.args)
+		root := (&program{}).root(args)
+		root.SetArgs(args)
+		if err := root.Execute(); err == nil || err.Error() != tt.want {
+			t.Errorf("runner %s: %v; want %s", tt.args, err, tt.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/shofer-dev/shofer-sandbox/internal/nearest"
@@ -129,14 +130,21 @@ func printJSON(v any) error {
 
 // flagError says what is wrong with an option.
 func flagError(cmd *cobra.Command, err error) error {
+	hint := "see " + cmd.CommandPath() + " --help"
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
 	var unknown *pflag.NotExistError
-	if !errors.As(err, &unknown) {
-		return &usageError{err.Error(), "see " + cmd.CommandPath() + " --help"}
+	switch {
+	case errors.As(err, &invalid):
+		return &usageError{"--" + invalid.GetFlag().Name + ": " + invalidValue(invalid), hint}
+	case errors.As(err, &missing):
+		return &usageError{"option --" + missing.GetFlag().Name + " needs a value", hint}
+	case !errors.As(err, &unknown):
+		return &usageError{err.Error(), hint}
 	}
 	var names []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	name := unknown.GetSpecifiedName()
-	hint := "see " + cmd.CommandPath() + " --help"
 	if near := nearest.Word(name, names); near != "" {
 		hint = "did you mean --" + near + "?"
 	}
@@ -144,6 +152,20 @@ func flagError(cmd *cobra.Command, err error) error {
 		return &usageError{"unknown option -" + name, hint}
 	}
 	return &usageError{"unknown option --" + name, hint}
+}
+
+// invalidValue says what is wrong with an option's value.
+func invalidValue(e *pflag.InvalidValueError) string {
+	var number *strconv.NumError
+	switch {
+	case !errors.As(e, &number):
+		return e.Unwrap().Error()
+	case e.GetFlag().Value.Type() == "bool":
+		return strconv.Quote(e.GetValue()) + " is neither true nor false"
+	case errors.Is(number, strconv.ErrRange):
+		return e.GetValue() + " is out of range"
+	}
+	return strconv.Quote(e.GetValue()) + " isn't a whole number"
 }
 
 // noCommand refuses operands where a command of the program is wanted.

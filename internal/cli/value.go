@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/policy"
@@ -63,5 +64,20 @@ func (n *size) Set(s string) error {
 		return fmt.Errorf("%q isn't a size, such as 4096, 64K or 1M", s)
 	}
 	*n = size(v)
+	return nil
+}
+
+// variables are values of the form NAME=VALUE.
+type variables []string
+
+func (l *variables) String() string { return "" }
+
+func (l *variables) Type() string { return "NAME=VALUE" }
+
+func (l *variables) Set(v string) error {
+	if strings.Index(v, "=") <= 0 {
+		return fmt.Errorf("%q isn't of the form NAME=VALUE", v)
+	}
+	*l = append(*l, v)
 	return nil
 }
