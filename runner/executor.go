@@ -117,12 +117,12 @@ type Usage struct {
 	// largest one. The latter is never less than what the host itself, or what
 	// else has started the command, had in memory then: the kernel counts from
 	// before the command's exec.
-	MemoryPeak int64 `json:"memory_peak,omitempty"`
+	MemoryPeak int64 `json:"memory_peak_bytes,omitempty"`
 	// IORead and IOWrite are bytes transferred from and to block devices.
-	IORead  *int64 `json:"io_read,omitempty"`
-	IOWrite *int64 `json:"io_write,omitempty"`
+	IORead  *int64 `json:"io_read_bytes,omitempty"`
+	IOWrite *int64 `json:"io_write_bytes,omitempty"`
 	// The rest is known of a control group only; nil is unknown.
-	SwapPeak  *int64         `json:"swap_peak,omitempty"`
+	SwapPeak  *int64         `json:"swap_peak_bytes,omitempty"`
 	PidsPeak  *int64         `json:"pids_peak,omitempty"`
 	Throttled *time.Duration `json:"throttled_ns,omitempty"`
 	// OOMKills is how many processes the kernel killed for memory, and OOMGroup

@@ -45,7 +45,7 @@ func TestLimits(t *testing.T) {
 			if res.OOMKilled == nil || !*res.OOMKilled || !slices.Contains(res.LimitsHit, "memory") {
 				t.Errorf("a memory bomb: %+v; want it killed for memory", res)
 			}
-			if u := res.Usage; u == nil || !u.OOMGroup || u.OOMKills == nil || *u.OOMKills < 1 || slices.Contains(u.FromRusage, "memory_peak") {
+			if u := res.Usage; u == nil || !u.OOMGroup || u.OOMKills == nil || *u.OOMKills < 1 || slices.Contains(u.FromRusage, "memory_peak_bytes") {
 				t.Errorf("a memory bomb: %+v; want the facts of its group", u)
 			}
 			if res.Signal != syscall.SIGKILL || res.KilledBy != runner.CauseMemory {

@@ -31,9 +31,9 @@ func addGroup(u *runner.Usage, g *cgroup.Stats) {
 	}{
 		{"user_ns", g.User, func(n int64) { u.User = micro(n) }},
 		{"system_ns", g.System, func(n int64) { u.System = micro(n) }},
-		{"memory_peak", g.MemoryPeak, func(n int64) { u.MemoryPeak = n }},
-		{"io_read", g.IORead, func(n int64) { u.IORead = &n }},
-		{"io_write", g.IOWrite, func(n int64) { u.IOWrite = &n }},
+		{"memory_peak_bytes", g.MemoryPeak, func(n int64) { u.MemoryPeak = n }},
+		{"io_read_bytes", g.IORead, func(n int64) { u.IORead = &n }},
+		{"io_write_bytes", g.IOWrite, func(n int64) { u.IOWrite = &n }},
 	} {
 		if n.n != nil {
 			n.set(*n.n)

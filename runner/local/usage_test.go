@@ -20,11 +20,11 @@ func TestAddGroup(t *testing.T) {
 	}{
 		{nil, runner.Usage{Source: "rusage", User: 1, System: 2, MemoryPeak: 3, IORead: n(4), IOWrite: n(5)}},
 		{&cgroup.Stats{}, runner.Usage{
-			Source: "cgroup", FromRusage: []string{"user_ns", "system_ns", "memory_peak", "io_read", "io_write"},
+			Source: "cgroup", FromRusage: []string{"user_ns", "system_ns", "memory_peak_bytes", "io_read_bytes", "io_write_bytes"},
 			User: 1, System: 2, MemoryPeak: 3, IORead: n(4), IOWrite: n(5),
 		}},
 		{&cgroup.Stats{User: n(10), System: n(0), PidsPeak: n(7), PidsLimited: n(2)}, runner.Usage{
-			Source: "cgroup", FromRusage: []string{"memory_peak", "io_read", "io_write"},
+			Source: "cgroup", FromRusage: []string{"memory_peak_bytes", "io_read_bytes", "io_write_bytes"},
 			User: 10 * time.Microsecond, MemoryPeak: 3, IORead: n(4), IOWrite: n(5), PidsPeak: n(7), PidsLimited: &yes,
 		}},
 		{&cgroup.Stats{
