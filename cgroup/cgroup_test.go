@@ -350,6 +350,49 @@ func TestSweep(t *testing.T) {
 	}
 }
 
+// What a dead owner has left in a scope is swept; the scope isn't ours to end.
+func TestSweepScope(t *testing.T) {
+	p := place(t, policy.Limits{Pids: 50})
+	if !p.trees[0].unified {
+		testenv.Skip(t, "needs version 2, in which scopes are")
+	}
+	scope := p.trees[0].parent + "/" + ScopeName()
+	group := scope + "/" + prefix + "1-test-1"
+	var sleepers []int
+	for _, dir := range []string{scope, group} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		pid := start(t, (&Group{}).plan("sleep", "1000"))
+		if err := writeAt(unix.AT_FDCWD, dir+"/cgroup.procs", decimal(int64(pid))); err != nil {
+			t.Fatal(err)
+		}
+		sleepers = append(sleepers, pid)
+	}
+	t.Cleanup(func() {
+		for _, pid := range sleepers {
+			_ = unix.Kill(pid, unix.SIGKILL) // none is reaped
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+		defer cancel()
+		if ok := retry(ctx, func() bool { return removeTree(scope, 0) == nil }); !ok {
+			t.Errorf("%s is left", scope)
+		}
+	})
+	if _, err := p.Sweep(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(group); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the group in the scope: %v", err)
+	}
+	if unix.Kill(sleepers[1], 0) == nil && state(sleepers[1]) != 'Z' {
+		t.Error("its process lives")
+	}
+	if unix.Kill(sleepers[0], 0) != nil || state(sleepers[0]) == 'Z' {
+		t.Error("the sweep has killed what is in the scope itself")
+	}
+}
+
 func state(pid int) byte {
 	b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if i := strings.LastIndexByte(string(b), ')'); i >= 0 && i+2 < len(b) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,16 @@ func SystemdRun() string {
 		}
 	}
 	return ""
+}
+
+// scopePrefix begins the names of scopes: not as those of groups do, which a
+// sweep ends when nobody has locked them.
+const scopePrefix = "shofer-scope-"
+
+// ScopeName returns a name for a transient scope that nobody else has, and by
+// which a [Place.Sweep] finds what is left in it.
+func ScopeName() string {
+	return scopePrefix + decimal(int64(os.Getpid())) + "-" + strconv.FormatInt(time.Now().UnixNano(), 36) + "-" + decimal(counter.Add(1)) + ".scope"
 }
 
 // Scope is what the user's systemd gives.

@@ -13,7 +13,8 @@ import (
 )
 
 // Sweep kills what is in the groups that dead owners have left, where this place
-// makes groups and where this process would with other limits, and removes them.
+// makes groups, where this process would with other limits, and in scopes beside
+// its own that were made for that, and removes them.
 // It returns how many that were. A group whose owner lives, in whatever pid
 // namespace, is left alone.
 func (p *Place) Sweep(ctx context.Context) (n int, err error) {
@@ -55,14 +56,19 @@ func (p *Place) sweepIn(ctx context.Context, dir string) (n int, err error) {
 	}
 	var errs []error
 	for _, e := range entries {
-		if !e.IsDir() || !strings.HasPrefix(e.Name(), prefix) {
-			continue
+		switch {
+		case !e.IsDir():
+		case strings.HasPrefix(e.Name(), prefix):
+			swept, err := p.sweep(ctx, dir+"/"+e.Name())
+			if swept {
+				n++
+			}
+			errs = append(errs, err)
+		case strings.HasPrefix(e.Name(), scopePrefix):
+			m, err := p.sweepIn(ctx, dir+"/"+e.Name())
+			n += m
+			errs = append(errs, err)
 		}
-		swept, err := p.sweep(ctx, dir+"/"+e.Name())
-		if swept {
-			n++
-		}
-		errs = append(errs, err)
 	}
 	return n, errors.Join(errs...)
 }

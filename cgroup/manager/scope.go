@@ -3,11 +3,9 @@ package manager
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	systemd "github.com/coreos/go-systemd/v22/dbus"
@@ -17,9 +15,6 @@ import (
 
 // scopeLimit bounds what systemd is asked for.
 const scopeLimit = 30 * time.Second
-
-// scopes makes names unique in this process.
-var scopes atomic.Int64
 
 // EnterScope has the user's systemd, or as root the machine's, make a transient
 // scope with delegation, and moves this process there for good, with all of its
@@ -37,7 +32,7 @@ func EnterScope(ctx context.Context) error {
 		return scopeError("there is no connection to systemd", err)
 	}
 	defer conn.Close()
-	name := fmt.Sprintf("shofer-sandbox-%d-%d.scope", os.Getpid(), scopes.Add(1))
+	name := cgroup.ScopeName()
 	done := make(chan string, 1)
 	_, err = conn.StartTransientUnitContext(ctx, name, "fail", []systemd.Property{
 		systemd.PropDescription("shofer-sandbox"),

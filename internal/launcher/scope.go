@@ -50,6 +50,7 @@ func inScope(o *options, args []string) (int, error) {
 	}
 	argv := []string{
 		"systemd-run", "--user", "--scope", "--quiet", "--collect", "--property=Delegate=yes", "--description=shofer-sandbox",
+		"--unit=" + cgroup.ScopeName(),
 		"--", "/usr/bin/env",
 	}
 	// What systemd-run needs, or sets, the command isn't to see.
