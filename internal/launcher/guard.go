@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -41,6 +42,9 @@ func supervise(o *options, args []string) (int, error) {
 		inherit = append(inherit, o.statusFD)
 	}
 	argv := []string{os.Args[0]}
+	if o.scopeFD >= 0 && len(args) > 1 && strings.HasPrefix(args[1], "--"+guardPolicyOption+"=") {
+		args = slices.Delete(slices.Clone(args), 1, 2) // the guard gets one of its own
+	}
 	if o.policyFile != nil {
 		fd, err := textFD(o.policyFile)
 		if err != nil {
@@ -54,7 +58,7 @@ func supervise(o *options, args []string) (int, error) {
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return 0, &launch.SetupError{Stage: launch.StageStart, Err: os.NewSyscallError("pipe2", err)}
 	}
-	watchOwnParent(o.parent, func() { _ = unix.Close(pipe[1]) })
+	o.watchParent(func() { _ = unix.Close(pipe[1]) })
 
 	domain, err := launch.GuardDomain(o.policy, launch.Options{Backend: o.backend, Bwrap: o.bwrap})
 	if err != nil {

@@ -89,7 +89,7 @@ func run(o *options, rec *launch.Record, args []string) (int, error) {
 		p = newParent(o.newSession)
 	}
 	if o.forks {
-		watchOwnParent(o.parent, func() { close(p.orphaned) })
+		o.watchParent(func() { close(p.orphaned) })
 	}
 	s, err := launch.Prepare(o.policy, options)
 	if o.scopeFD < 0 && o.guardFD < 0 && launch.WantsScope(s, err) {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -21,10 +22,17 @@ import (
 
 // scopeOption is how the launcher starts itself in a scope. It isn't for users,
 // and not in names.
-const scopeOption = "scope-fd"
+const scopeOption = "shofer-scope-fd"
+
+// IsScope reports whether a program was started with these args, without its
+// name, to be the launcher in a scope: systemd-run gives it no name of our
+// choice.
+func IsScope(args []string) bool {
+	return len(args) > 0 && strings.HasPrefix(args[0], "--"+scopeOption+"=")
+}
 
 // scopeStart bounds the time until systemd has made the scope.
-const scopeStart = 30 * time.Second
+const scopeStart = 2 * time.Minute
 
 // inScope starts the launcher again in a scope, with the same args, and waits
 // for it.
@@ -82,6 +90,10 @@ func inScope(o *options, args []string) (int, error) {
 	if err != nil {
 		return fail(err)
 	}
+	if o.supervise {
+		// What is inside ends with this process, which ends with its own parent.
+		watchOwnParent(o.parent, killSelf)
+	}
 	made := awaitWord(pipe[0])
 	if !made {
 		_ = unix.Kill(proc.Pid, syscall.SIGKILL) // it may have ended; it isn't reaped
@@ -123,13 +135,41 @@ func awaitWord(pipe int) bool {
 	}
 }
 
-// enterScope says to who started this process that it is in the scope.
+// enterScope says to who started this process that it is in the scope. The pipe
+// stays open: it breaks when who started it is gone. The guard hasn't got it.
+//
+// Then this process is to be as gone as the launcher that the user knows of: what
+// is left has no owner, and is swept.
 func (o *options) enterScope() {
-	if o.scopeFD < 0 {
+	if o.scopeFD < 0 || o.guardFD >= 0 {
 		return
 	}
+	unix.CloseOnExec(o.scopeFD)
 	_, _ = unix.Write(o.scopeFD, []byte{1}) // who is gone needs no word
-	_ = unix.Close(o.scopeFD)
+	if !o.supervise {
+		o.watchParent(killSelf)
+	}
+}
+
+// killSelf ends this process as SIGKILL by others does.
+func killSelf() { _ = unix.Kill(os.Getpid(), syscall.SIGKILL) }
+
+// watchParent calls gone when whoever started this launcher is: another one that
+// is outside of the scope, or the process that [watchOwnParent] watches.
+func (o *options) watchParent(gone func()) {
+	if o.scopeFD < 0 {
+		watchOwnParent(o.parent, gone)
+		return
+	}
+	go func() {
+		for {
+			fds := []unix.PollFd{{Fd: int32(o.scopeFD)}}
+			if _, err := unix.Poll(fds, -1); !errors.Is(err, unix.EINTR) {
+				gone()
+				return
+			}
+		}
+	}()
 }
 
 // needsScope reports whether only a scope can hold the limits.

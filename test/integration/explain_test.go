@@ -169,7 +169,7 @@ func TestHelp(t *testing.T) {
 }
 
 // innerOptions are those by which the launcher starts itself again.
-var innerOptions = map[string]bool{"guard-fd": true, "guard-policy": true, "scope-fd": true}
+var innerOptions = map[string]bool{"guard-fd": true, "guard-policy": true, "shofer-scope-fd": true}
 
 // definedOptions returns the launcher's options: of all words in its source
 // those that it doesn't call unknown.

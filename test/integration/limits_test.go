@@ -24,14 +24,25 @@ import (
 )
 
 // room is a group in which the groups of one test are made, so that others
-// don't matter.
+// don't matter. It is empty where each has a scope of its own.
 type room []string
 
 // needGroups makes one, or skips the test where this process, which is who it
 // is about, has no place for it.
 func needGroups(t *testing.T) room {
 	t.Helper()
-	p, err := cgroup.Find(policy.Limits{Memory: 1 << 40, Pids: 1 << 20, CPUs: 1000}, cgroup.Options{})
+	l := policy.Limits{Memory: 1 << 40, Pids: 1 << 20, CPUs: 1000}
+	p, err := cgroup.Find(l, cgroup.Options{})
+	if needsScope(err) {
+		scope, err := cgroup.TryScope(t.Context())
+		if err == nil {
+			err = scope.Holds(l, cgroup.Options{})
+		}
+		if err != nil {
+			t.Skip(err) // a machine needn't delegate anything
+		}
+		return nil
+	}
 	if err != nil {
 		if os.Getuid() != 0 {
 			t.Skip(err) // a machine needn't delegate anything
@@ -67,14 +78,30 @@ func needGroups(t *testing.T) room {
 	return r
 }
 
+// needsScope reports whether only a scope of the user's systemd would help.
+func needsScope(err error) bool {
+	var support *cgroup.SupportError
+	return errors.As(err, &support) && support.Scope
+}
+
 // options are how the launcher makes its groups in the room.
 func (r room) options(more ...string) []string {
+	if len(r) == 0 {
+		return more
+	}
 	return append([]string{"--cgroup-parent", r[0]}, more...)
 }
 
 // groups lists what there is of groups.
 func (r room) groups(t testing.TB) (names []string) {
 	t.Helper()
+	if len(r) == 0 {
+		found, err := filepath.Glob(fmt.Sprintf("/sys/fs/cgroup/user.slice/user-%d.slice/user@*.service/app.slice/*.scope/shofer-sandbox-*", os.Getuid()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
 	for _, dir := range r {
 		found, err := filepath.Glob(dir + "/shofer-sandbox-*")
 		if err != nil {
@@ -231,9 +258,12 @@ func TestManyGroups(t *testing.T) {
 func TestKilledOwner(t *testing.T) {
 	room := needGroups(t)
 	s := newStage(t, testenv.Self())
-	rounds, most := 300, 0
+	rounds, most, longest := 300, 0, 15*time.Millisecond
 	if testing.Short() {
 		rounds = 20
+	}
+	if len(room) == 0 {
+		longest = 250 * time.Millisecond // it takes systemd that long
 	}
 	options := room.options("--no-protect", "--memory", "64M", "--pids", "10")
 	owners := [][]string{
@@ -247,7 +277,7 @@ func TestKilledOwner(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Duration(rand.IntN(15_000)) * time.Microsecond)
+		time.Sleep(rand.N(longest))
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
@@ -336,8 +366,7 @@ func TestLimitsBestEffort(t *testing.T) {
 // doesn't, that is refused or said.
 func TestScope(t *testing.T) {
 	_, err := cgroup.Find(policy.Limits{Pids: 5}, cgroup.Options{})
-	var support *cgroup.SupportError
-	if !errors.As(err, &support) || !support.Scope {
+	if !needsScope(err) {
 		t.Skip("no scope is needed here, or none can be had")
 	}
 	s := newStage(t, testenv.Self())
@@ -357,6 +386,28 @@ func TestScope(t *testing.T) {
 		r = testenv.Run(t, s.launch(slices.Concat(options, []string{"--limits", "best-effort"}, command)...))
 		if r.Code != 0 || strings.Contains(r.Stdout, "/shofer-sandbox-") || !strings.Contains(r.Stderr, "not all limits hold") {
 			t.Errorf("%q without systemd, best effort: %v; want it to run, with a warning", more, r)
+		}
+	}
+	s.env = nil
+	r := testenv.Run(t, s.command(testenv.BuildRunner(t), "run", "--no-save", "--pids", "30", "--", "cat", "/proc/self/cgroup"))
+	if r.Code != 0 || !strings.Contains(r.Stdout, ".scope/shofer-sandbox-") {
+		t.Errorf("the runner: %v; want it in a scope", r)
+	}
+
+	// With --supervise the death of the launcher, or of what started it, is that of
+	// all.
+	for _, script := range []string{`kill -9 $!; wait`, `kill -9 $$`} {
+		script = `"$0" --supervise --no-protect --pids 30 . -- sh -c 'echo up >ready; setsid sleep 1000 & sleep 1000' & while ! [ -e ready ]; do sleep 0.01; done; rm ready; ` + script
+		_ = testenv.Run(t, s.command("sh", "-c", script, s.launcher))
+		deadline := time.Now().Add(time.Minute)
+		for len(testenv.WorkingIn(t, s.tree)) > 0 {
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: left %v", script, testenv.WorkingIn(t, s.tree))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if left := room(nil).groups(t); len(left) > 0 {
+			t.Errorf("%s: left %q", script, left)
 		}
 	}
 }
