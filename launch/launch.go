@@ -71,8 +71,8 @@ type Options struct {
 	// [Cmd.Group]), which they then can't leave. With limits that is so anyway.
 	Groups bool
 	// TryScope says that a control group may come from the user's systemd, if
-	// need be, since whoever starts the command does what [WantsScope] says.
-	// [Explain] then asks for one.
+	// need be, since commands are started by a program that does what [WantsScope]
+	// says. Whether there would be one is then tried.
 	TryScope bool
 	// TraceDenials watches which changes commands try, and reports those that
 	// are refused: [Cmd.Trace]. It refuses nothing by itself, and slows down what
@@ -159,9 +159,6 @@ func Explain(p policy.Policy, o Options) (*Applied, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.TryScope && s.limits != nil {
-		s.limits.tryScope(&p)
-	}
 	v, err := s.buildTried()
 	if err != nil {
 		return nil, err
@@ -218,6 +215,9 @@ func newSandbox(p policy.Policy, o Options) (*Sandbox, error) {
 			return nil, &SetupError{Stage: StagePolicy, Err: err}
 		}
 		s.limits = newLimits(&p, s.have, o.OwnGroup)
+		if o.TryScope && s.limits != nil {
+			s.limits.tryScope(&p)
+		}
 	}
 	return s, nil
 }

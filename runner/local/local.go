@@ -209,7 +209,9 @@ func (e *Executor) take() (*shared, error) {
 	}
 	if e.now == nil || changed(e.sights) {
 		sights := look(string(e.config.Policy.Worktree))
-		s, err := launch.Prepare(e.config.Policy, e.config.Options)
+		o := e.config.Options
+		o.TryScope = o.TryScope || e.config.Supervisor != "" // which gets itself one
+		s, err := launch.Prepare(e.config.Policy, o)
 		if err != nil {
 			return nil, sandboxError(err)
 		}

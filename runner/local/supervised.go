@@ -43,6 +43,9 @@ var initialised atomic.Bool
 func Init() {
 	initialised.Store(true)
 	launch.Init()
+	if len(os.Args) > 1 && launcher.IsScope(os.Args[1:]) {
+		os.Args[0] = selfName // by which it starts itself again
+	}
 	if len(os.Args) > 0 && os.Args[0] == selfName {
 		unix.Exit(launcher.Main(os.Args[1:], "embedded"))
 	}
