@@ -60,6 +60,9 @@ func (p *program) serve(a *serving, serve func(context.Context, runner.Config) e
 	if c.Store != nil {
 		defer func() { _ = c.Store.Close() }()
 	}
+	if isTerminal(os.Stdin) && !p.quiet {
+		say("waits for a program's messages at standard input: hosts start it by themselves. Ctrl-D ends it")
+	}
 	ctx, stop := untilSignal()
 	defer stop()
 	err = serve(ctx, c)
