@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -122,9 +123,17 @@ func (b *box) policy() (p policy.Policy, o launch.Options, dir string, err error
 	return p, o, dir, nil
 }
 
-// policyFile reports whether a policy file has a part in the policy.
-func (b *box) policyFile() bool {
-	return slices.ContainsFunc(b.args, func(a string) bool { return strings.HasPrefix(a, "--policy=") })
+// inOptions has an error of the policy speak of options, unless a policy file has
+// a part in it. Whoever named no worktree is told how.
+func (b *box) inOptions(err error) error {
+	if slices.ContainsFunc(b.args, func(a string) bool { return strings.HasPrefix(a, "--policy=") }) {
+		return err
+	}
+	var e *policy.Error
+	if errors.As(err, &e) && e.Field == "worktree" && b.worktree == "" {
+		err = &hinted{err, "that is this folder: go to a project's, or name one by --worktree, or pass --allow-broad if you mean it"}
+	}
+	return launcher.InOptions(err)
 }
 
 // top returns the top of the git worktree that a folder is in, or else the

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/shofer-dev/shofer-sandbox/capture"
-	"github.com/shofer-dev/shofer-sandbox/internal/launcher"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
 )
@@ -30,10 +29,7 @@ func (p *program) config(a *ask) (_ runner.Config, err error) {
 	c := runner.Config{Dir: dir, Scrub: a.scrub(), Hardening: a.hardening(), MaxTimeout: forever, AllowNoTimeout: true}
 	x, err := local.New(local.Config{Policy: pol, Options: o, Supervisor: a.supervisor(), Restore: a.restore})
 	if err != nil {
-		if !a.policyFile() {
-			err = launcher.InOptions(err)
-		}
-		return c, err
+		return c, a.inOptions(err)
 	}
 	c.Executor = x
 	if !a.noSave {
