@@ -70,8 +70,8 @@
 // read-only in the sandbox, appears there with the write access that it has
 // outside, where mounts are shared, as they are under systemd. So does one that
 // is mounted because the command looks there (autofs). bwrap can't stop that. A
-// starter can, by entering the sandbox's mount namespace while the inner stage
-// prepares the command, and making the mounts private; or the inner stage can,
+// starter can, by entering the sandbox's mount namespace before the inner stage
+// starts the command, and making the mounts private; or the inner stage can,
 // by a user and mount namespace of its own whose mounts are
 // ([Options.OpenProc]).
 //

@@ -289,7 +289,11 @@ func (b *Box) await(v *variant, name string) error {
 				return b.failed(ready, "")
 			case p.Event == reportReady:
 				ready, b.stage = true, p
-				v.seal(p.pid, p.pidfd)
+				if err := v.seal(p.pid, p.pidfd); err != nil {
+					_ = unix.Kill(b.bwrap, unix.SIGKILL)
+					_, _, _, _ = b.reap(boxDrain)
+					return err
+				}
 				b.permit()
 			case p.Event == reportWitness:
 				b.listener = p.other

@@ -51,7 +51,15 @@ func (s *Sandbox) addBox(v *variant) error {
 	for _, h := range r.Hide {
 		o.Hide = append(o.Hide, h.Path)
 	}
-	v.applied.Features = withBox(v.applied.Features, bwrap.Features(sup, r, o), sup.Usable())
+	features := bwrap.Features(sup, r, o)
+	if why, mend := canSeal(); why != "" {
+		for i, f := range features {
+			if f.Promise == policy.PromiseMetadata && f.State == policy.Enforced {
+				features[i] = policy.Feature{Promise: f.Promise, State: policy.Absent, Why: "root can change the mode of the machine's devices: " + why, Mend: mend}
+			}
+		}
+	}
+	v.applied.Features = withBox(v.applied.Features, features, sup.Usable())
 	if !sup.Usable() || s.options.DryRun {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -285,6 +286,26 @@ func bwrapKilled(t *testing.T, u testenv.User, option string) {
 	}
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 128+int(unix.SIGTERM) {
 		t.Errorf("a command that died of SIGTERM: %v; want exit 143", cmd.ProcessState)
+	}
+}
+
+// TestBwrapForeignProc: where the sandbox can't be entered, since /proc is another
+// PID namespace's, root's command could change the mode of devices.
+func TestBwrapForeignProc(t *testing.T) {
+	needBwrap(t)
+	unshare := testenv.UnsharePID(t)
+	if os.Getuid() != 0 {
+		t.Log("an ordinary user has no devices of the machine's to change, and root's run has it")
+		return
+	}
+	s := newStage(t, testenv.Self())
+	line := []string{s.launcher, "--backend", "bwrap", "--require", "metadata", ".", "--", "true"}
+	if r := testenv.Run(t, s.command(line[0], line[1:]...)); r.Code != 0 {
+		t.Errorf("with its own /proc: %v", r)
+	}
+	r := testenv.Run(t, s.command("unshare", append(slices.Clip(unshare), line...)...))
+	if says := ownOutput(t, r); r.Code != 125 || !strings.Contains(says.err, "the mode of the machine's devices") {
+		t.Errorf("with another namespace's: %v; want exit 125, and why", r)
 	}
 }
 
