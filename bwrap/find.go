@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
@@ -78,6 +79,10 @@ func Find(path string) Support {
 			s.UserNS = !setuid
 			if s.Root {
 				s.UserNS = s.Caps&(1<<unix.CAP_SYS_ADMIN) == 0
+			}
+			if unix.Access("/proc/version", unix.F_OK) == nil && !linux.OwnProc() {
+				s.Cause = ForeignProc
+				s.UserNS, s.PidNS, s.NetNS = false, false, false
 			}
 			return s
 		case errors.As(err, &untrusted):

@@ -23,6 +23,9 @@ const (
 	TimedOut
 	// NoProc: /proc isn't mounted.
 	NoProc
+	// ForeignProc: /proc is that of another pid namespace. bwrap looks for its
+	// child there, takes another process for it, or fails, and leaves the child.
+	ForeignProc
 	// AppArmor takes all rights from who makes a user namespace.
 	AppArmor
 	// NoNamespaces: user.max_user_namespaces is 0, or used up.
@@ -63,6 +66,8 @@ func (s Support) Reason() string {
 		return "bubblewrap doesn't end" + detail
 	case NoProc:
 		return "/proc is not mounted"
+	case ForeignProc:
+		return "/proc shows the processes of another PID namespace, where bubblewrap doesn't find its own"
 	case AppArmor:
 		return "AppArmor gives programs without a profile of their own no rights in a user namespace (kernel.apparmor_restrict_unprivileged_userns is 1)" + detail
 	case NoNamespaces:
@@ -95,6 +100,8 @@ func (s Support) Mend() string {
 		return "install the package bubblewrap again"
 	case NoProc:
 		return "mount -t proc proc /proc"
+	case ForeignProc:
+		return "a /proc of this PID namespace, as unshare --mount-proc mounts it"
 	case AppArmor:
 		return "an AppArmor profile for bwrap with the rule \"userns,\", as the package apparmor-profiles has one (bwrap-userns-restrict); there is no need to turn the restriction off for all"
 	case NoNamespaces:

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/shofer-dev/shofer-sandbox/internal/linux"
 	"github.com/shofer-dev/shofer-sandbox/mountns"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
@@ -43,8 +42,6 @@ func canSeal() (why, mend string) {
 	switch {
 	case os.Geteuid() != 0: // they aren't the command's
 		return "", ""
-	case !linux.OwnProc():
-		return errForeignProc.Error(), "a /proc of this PID namespace, as unshare --mount-proc mounts it"
 	case errors.Is(unix.MountSetattr(-1, "", 0, &unix.MountAttr{}), unix.ENOSYS):
 		return "the kernel can't make a mount of a device read-only", "Linux 5.12 or newer"
 	}
