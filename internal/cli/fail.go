@@ -44,11 +44,14 @@ func (e *hinted) Unwrap() error { return e.error }
 func hintOf(err error) string {
 	var u *usageError
 	var h *hinted
+	var pol *policy.Error
 	switch {
 	case errors.As(err, &u):
 		return u.hint
 	case errors.As(err, &h):
 		return h.hint
+	case errors.As(err, &pol):
+		return pol.Hint
 	}
 	if hint := runner.Hint(err); hint != "" {
 		return hint

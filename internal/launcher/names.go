@@ -2,6 +2,7 @@ package launcher
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -12,10 +13,14 @@ import (
 // --rw in place of write[0]. It returns the error.
 func InOptions(err error) error {
 	var e *policy.Error
-	if errors.As(err, &e) {
-		if name := optionOf(e.Field); name != "" {
-			e.Field = "--" + name
-		}
+	if !errors.As(err, &e) {
+		return err
+	}
+	if name := optionOf(e.Field); name != "" {
+		e.Field = "--" + name
+	}
+	if strings.Contains(e.Value, "/~") && errors.Is(e.Err, fs.ErrNotExist) {
+		e.Hint = "no shell has expanded the ~: write the home directory out"
 	}
 	return err
 }

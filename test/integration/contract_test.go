@@ -113,6 +113,7 @@ var setupFailures = []struct {
 	{args: []string{"locked", "true"}, stage: "policy", says: `worktree "BASE/locked"`, path: "BASE/locked", user: true},
 	{args: []string{"locked/tree", "true"}, stage: "policy", says: `worktree "BASE/locked/tree": cannot be reached: permission denied`, hint: "search permission", path: "BASE/locked/tree", user: true},
 	{args: []string{"--rw", "nonexistent", "tree", "true"}, stage: "policy", says: `--rw "BASE/nonexistent": does not exist`, hint: "--rw-create", path: "BASE/nonexistent"},
+	{args: []string{"--rw", "~/x", "tree", "true"}, stage: "policy", says: `--rw "BASE/~/x": does not exist`, hint: "no shell has expanded the ~"},
 	{args: []string{"--rw", "/", "tree", "true"}, stage: "policy", says: `"/": is the whole file system`, hint: "--allow-broad"},
 	{args: []string{"--rw", "HOME", "tree", "true"}, stage: "policy", says: `"HOME": is the home directory`, hint: "--allow-broad"},
 	{args: []string{"--rw-create", "file/new", "tree", "true"}, stage: "policy", says: `"BASE/file/new": does not exist: a part of it is not a folder`, path: "BASE/file/new"},
