@@ -2,10 +2,10 @@ package launcher
 
 const usage = `Usage: shofer-sandbox [options] <worktree-dir> [--] command [arg...]
 
-Confines what the command may change, and runs it. By default it may read
-everything, and write only in the worktree, in the git metadata that a commit
-there needs, in /tmp and $TMPDIR, in a cache folder of its own, and to a few
-devices. Options end at the worktree directory.
+Confines what the command may change, and runs it in the present folder. By
+default it may read everything, and write only in the worktree, in the git
+metadata that a commit there needs, in /tmp and $TMPDIR, in a cache folder of
+its own, and to a few devices. Options end at the worktree directory.
 
 What may be written and read:
   --mode MODE            read-only, workspace-write (default) or unconfined
@@ -38,7 +38,7 @@ What the command gets:
   --unsetenv NAME        remove a variable
   --clear-env            start from an empty environment
   --keep-git-env         keep GIT_DIR and the like, which are dropped otherwise
-  --chdir DIR            run the command in DIR, in place of this folder
+  --chdir DIR            run the command in DIR
   --keep-fd N            hand descriptor N on; above 2 only pipes are otherwise
   --caps LIST            as root, keep these capabilities (or all, or none)
   --new-session          run it in a new session, without the terminal
@@ -114,5 +114,5 @@ Exit status:
        --verify: something suspicious was found; of --why: it is refused
 
 Example:
-  shofer-sandbox ~/src/project -- make -j4 test
+  cd ~/src/project && shofer-sandbox . -- make -j4 test
 `
