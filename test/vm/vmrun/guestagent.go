@@ -163,6 +163,7 @@ func (j *job) command() (*exec.Cmd, error) {
 func (j *job) systemdRun(env []string) []string {
 	argv := []string{
 		"systemd-run", "--quiet", "--pipe", "--wait", "--collect", "--service-type=exec",
+		"-p", "TimeoutStartSec=infinity", // which ends at the exec, but not with PAM
 		"-p", "WorkingDirectory=" + j.Cwd,
 	}
 	if j.As == asSession {
