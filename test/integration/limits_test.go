@@ -165,7 +165,7 @@ func TestPressure(t *testing.T) {
 		{"tmpfs", []string{"--memory", "48M", "--private-tmp"}, []string{"sh", "-c", "head -c 200M /dev/zero >/tmp/fill; sleep 60; exit 4"}, 137, "memory"},
 		{"forks", []string{"--pids", "40", "--memory", "256M"}, []string{"sh", "-c", "f() { f | f & }; f 2>/dev/null; sleep 2; exit 5"}, -1, "pids"},
 		{"disk", []string{"--fsize", "1M", "--pids", "50"}, []string{"sh", "-c", "exec cat /dev/zero >fill"}, 153, "fsize"},
-		{"processor", []string{"--cpus", "0.05"}, []string{"sh", "-c", "n=0; while [ $n -lt 200000 ]; do n=$((n+1)); done"}, 0, "cpus"},
+		{"processor", []string{"--cpus", "0.05"}, []string{"sh", "-c", "n=0; while [ $n -lt 40000 ]; do n=$((n+1)); done"}, 0, "cpus"},
 	} {
 		for _, more := range [][]string{nil, {"--supervise"}} {
 			if tt.name == "tmpfs" && os.Getuid() != 0 {
