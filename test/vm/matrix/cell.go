@@ -29,6 +29,8 @@ type cell struct {
 	whole bool
 	// public cells run test/conformance, too; whole ones do anyway.
 	public bool
+	// groups cells are about control groups, and run what tests those, too.
+	groups bool
 	// confines says that the launcher confines there by default; it must refuse
 	// otherwise.
 	confines bool
@@ -42,6 +44,11 @@ type cell struct {
 	enospc            bool // how user namespaces are refused; else EPERM
 	// container are the flags of test/contain: a container on this machine.
 	container []string
+}
+
+// runs reports whether a suite's tests run in the cell.
+func (c cell) runs(s suite) bool {
+	return s.core || c.whole && !s.apart || c.public && s.public || c.groups && s.groups
 }
 
 func (c cell) host() bool { return c.kernel == "" }

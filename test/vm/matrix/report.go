@@ -40,9 +40,8 @@ func report(w io.Writer, results []result, b *builds, took time.Duration, strict
 	}
 	skips(w, results)
 	fmt.Fprintln(w)
-	whole := slices.ContainsFunc(results, func(r result) bool { return r.whole })
 	for _, s := range b.suites {
-		if s.why != "" && (s.core || whole) {
+		if s.why != "" && slices.ContainsFunc(results, func(r result) bool { return r.runs(s) }) {
 			what := "only " + s.run
 			if s.skip != "" {
 				what = "not " + s.skip

@@ -159,7 +159,7 @@ func lastPanic(output []byte) string {
 func (m *matrix) guestCommand(c cell) []string {
 	args := append([]string{m.builds.vmrun, "run", "-v", "-timeout", (cellTime - 30*time.Second).String()}, c.vmrunArgs()...)
 	args = append(args, "-in", m.builds.core+":"+source)
-	if c.whole {
+	if c.whole || c.groups {
 		args = append(args, "-in", m.builds.whole+":"+source)
 	}
 	return append(args, "-cwd", source, "--", "/bin/sh", "-c", c.script(source, m.builds.suites))

@@ -36,7 +36,7 @@ func (c cell) script(root string, all []suite) string {
 		quote(root+"/bin/shofer-sandbox"), yes(c.confines), quote(c.name))
 	b.WriteString("unset SHOFER_TEST_REQUIRE\nworst=0\n")
 	for _, s := range all {
-		if !s.core && !c.whole && (!s.public || !c.public) {
+		if !c.runs(s) {
 			continue
 		}
 		fmt.Fprintf(&b, "echo %s\n", quote(markBegin+s.pkg))

@@ -5,8 +5,9 @@ type suite struct {
 	pkg string
 	// core tests run in every cell, the others in those called whole.
 	core bool
-	// public tests run in the cells called that, too.
-	public bool
+	// public tests run in the cells called that, too, and so do groups. Those that
+	// are apart aren't in whole cells.
+	public, groups, apart bool
 	// run and skip are as go test's -run and -skip.
 	run, skip string
 	// why says why some are left out.
@@ -29,8 +30,9 @@ var suites = []suite{
 	{pkg: "seccomp", skip: "^Test(Programs|Go)WithoutNetwork$", why: "their programs aren't in a guest"},
 	{pkg: "mountns"},
 	{pkg: "bwrap", skip: "^Test(Git|ProbeOthers)$", why: "test/record commits; a false bwrap is the same everywhere"},
-	{pkg: "cgroup"},
-	{pkg: "cgroup/manager"},
+	{pkg: "cgroup", groups: true},
+	{pkg: "cgroup/manager", groups: true},
+	{pkg: "test/integration", groups: true, apart: true, run: "^Test(Pressure|ManyGroups|KilledOwner|LimitsBestEffort|Scope)$", why: "the others want toolchains", programs: []string{"cmd/runner"}},
 	{pkg: "internal/nofile"},
 	{pkg: "internal/linux"},
 }
@@ -57,7 +59,6 @@ var leftOut = map[string]string{
 	"internal/nearest":    "is about words",
 	"internal/tamper":     "is about git's files",
 	"internal/testenv":    "is about the tests",
-	"test/integration":    "wants toolchains",
 	"internal/mcpserver":  "is about a protocol",
 	"internal/rpc":        "is about a protocol",
 	"test/escape":         "makes the attempts that test/conformance makes",

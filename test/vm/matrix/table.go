@@ -34,22 +34,22 @@ func table() []cell {
 		{name: "root, lsm off", kernel: "6.1", append: withoutLandlock},
 		{name: "root, whole", kernel: "6.1", whole: true},
 		{name: "root, userns ENOSPC", kernel: "6.12", pre: []string{usernsENOSPC}},
-		{name: "root, v1 cgroups", kernel: "6.12", cgroup: "v1"},
+		{name: "root, v1 cgroups", kernel: "6.12", cgroup: "v1", groups: true},
 		{name: "no bwrap", kernel: "6.1", as: "user", pre: []string{withoutBwrap}},
 		{name: "no bwrap, no cgroups", kernel: "6.12", as: "user", cgroup: "none", pre: []string{withoutBwrap}},
 		{name: "session, hybrid", kernel: "6.12", as: "session", init: "systemd", append: hybridSystemd},
-		{name: "user unit", kernel: "6.12", as: "userunit", init: "systemd"},
+		{name: "user unit", kernel: "6.12", as: "userunit", init: "systemd", groups: true},
 
-		{name: "root", kernel: "5.10"},
+		{name: "root", kernel: "5.10", groups: true},
 		{name: "no bwrap", kernel: "5.10", as: "user", pre: []string{withoutBwrap}},
 		{name: "userns EPERM", kernel: "5.10", as: "user", pre: []string{usernsEPERM}},
 		{name: "session, bullseye", kernel: "5.10", suite: "bullseye", as: "session", init: "systemd"},
 
-		{name: "delegated cgroup", kernel: "6.18", as: "user", delegate: true},
-		{name: "session", kernel: "6.18", as: "session", init: "systemd"},
+		{name: "delegated cgroup", kernel: "6.18", as: "user", delegate: true, groups: true},
+		{name: "session", kernel: "6.18", as: "session", init: "systemd", groups: true},
 
 		{name: "user, whole", kernel: "new", as: "user", whole: true},
-		{name: "root", kernel: "new"},
+		{name: "root", kernel: "new", groups: true},
 		{name: "session", kernel: "new", as: "session", init: "systemd"},
 		{name: "user, trixie", kernel: "new", suite: "trixie", as: "user"},
 	} {
