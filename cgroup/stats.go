@@ -202,7 +202,10 @@ func (r *reader) v1(s *Stats) {
 				to   **int64
 				file string
 			}{{&s.User, "cpuacct.usage_user"}, {&s.System, "cpuacct.usage_sys"}} {
-				if n, ok := number(r.text(f.file)); ok && *f.to == nil {
+				if *f.to != nil { // version 2 has said it
+					continue
+				}
+				if n, ok := number(r.text(f.file)); ok {
 					n /= 1000
 					*f.to = &n
 				}
