@@ -125,8 +125,9 @@ type Usage struct {
 	SwapPeak  *int64         `json:"swap_peak_bytes,omitempty"`
 	PidsPeak  *int64         `json:"pids_peak,omitempty"`
 	Throttled *time.Duration `json:"throttled_ns,omitempty"`
-	// OOMKills is how many processes the kernel killed for memory, and OOMGroup
-	// says that all of them went then.
+	// OOMKills is how many processes the kernel killed for memory (version 2 of
+	// control groups counts the first one of a group twice), and OOMGroup says
+	// that all of them went then.
 	OOMKills *int64 `json:"oom_kills,omitempty"`
 	OOMGroup bool   `json:"oom_group,omitempty"`
 	// PidsLimited says that a process was not made because there were too many.
