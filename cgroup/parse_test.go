@@ -2,7 +2,9 @@ package cgroup
 
 import (
 	"errors"
+	"os"
 	"reflect"
+	"slices"
 	"testing"
 
 	"github.com/opencontainers/runtime-spec/specs-go"
@@ -178,6 +180,20 @@ func TestDevice(t *testing.T) {
 		var support *SupportError
 		if major, minor, err := device(at); !errors.As(err, &support) || support.Mend == "" {
 			t.Errorf("device(%q) = %d:%d, %v; want a *SupportError with a mend", at, major, minor, err)
+		}
+	}
+}
+
+func TestScopeEnv(t *testing.T) {
+	run := "XDG_RUNTIME_DIR=/run/user/" + decimal(int64(os.Geteuid()))
+	for _, tt := range []struct{ env, want []string }{
+		{nil, []string{run, "SYSTEMD_BUS_TIMEOUT=120"}},
+		{[]string{"A=b", "XDG_RUNTIME_DIR=/x"}, []string{"A=b", "XDG_RUNTIME_DIR=/x", "SYSTEMD_BUS_TIMEOUT=120"}},
+		{[]string{"SYSTEMD_BUS_TIMEOUT=5", run}, []string{"SYSTEMD_BUS_TIMEOUT=5", run}},
+	} {
+		room := append(slices.Clone(tt.env), "untouched")
+		if got := ScopeEnv(room[:len(tt.env)]); !slices.Equal(got, tt.want) || room[len(tt.env)] != "untouched" {
+			t.Errorf("ScopeEnv(%q) = %q; want %q", tt.env, got, tt.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,14 +98,22 @@ func (s *Scope) Holds(l policy.Limits, o Options) error {
 // delegateHint is how a user's systemd gets more controllers.
 const delegateHint = "as root, have systemd delegate them: systemctl edit user@.service, with [Service] and Delegate=cpu memory pids io"
 
+// busTimeout is the variable that bounds each of systemd-run's calls, which ends
+// after 25 seconds otherwise, and on a busy machine too soon.
+const busTimeout = "SYSTEMD_BUS_TIMEOUT"
+
 // ScopeEnv returns the environment env with what systemd-run needs to find the
-// user's systemd.
+// user's systemd, and the patience to wait for it.
 func ScopeEnv(env []string) []string {
-	const runtimeDir = "XDG_RUNTIME_DIR="
-	for _, e := range env {
-		if strings.HasPrefix(e, runtimeDir) {
-			return env
+	env = slices.Clip(env)
+	for _, v := range [][2]string{{"XDG_RUNTIME_DIR", "/run/user/" + decimal(int64(os.Geteuid()))}, {busTimeout, "120"}} {
+		if !slices.ContainsFunc(env, func(e string) bool { return strings.HasPrefix(e, v[0]+"=") }) {
+			env = append(env, v[0]+"="+v[1])
 		}
 	}
-	return append(env[:len(env):len(env)], runtimeDir+"/run/user/"+decimal(int64(os.Geteuid())))
+	return env
 }
+
+// ScopeVars are the variables that ScopeEnv adds, or systemd-run, which a
+// command is not to see.
+func ScopeVars() []string { return []string{"XDG_RUNTIME_DIR", busTimeout, "INVOCATION_ID"} }

@@ -62,7 +62,7 @@ func inScope(o *options, args []string) (int, error) {
 		"--", "/usr/bin/env",
 	}
 	// What systemd-run needs, or sets, the command isn't to see.
-	for _, name := range []string{"XDG_RUNTIME_DIR", "INVOCATION_ID"} {
+	for _, name := range cgroup.ScopeVars() {
 		if v, ok := os.LookupEnv(name); ok {
 			argv = append(argv, name+"="+v)
 		} else {
