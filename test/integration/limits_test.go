@@ -221,11 +221,14 @@ func (s *stage) sibling(room room) (end func()) {
 	}
 }
 
-// TestManyGroups: 200 at once, each in its own.
+// TestManyGroups: many at once, each in its own.
 func TestManyGroups(t *testing.T) {
 	room := needGroups(t)
 	s := newStage(t, testenv.Self())
-	const n = 200
+	n := 200
+	if len(room) == 0 {
+		n = 40 // systemd makes one scope after the other
+	}
 	seen := make([]string, n)
 	var wg sync.WaitGroup
 	for i := range n {
