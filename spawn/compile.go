@@ -51,9 +51,11 @@ type program struct {
 	clone  cloneArgs
 	pidfd  int32
 	report report
+	alive  bool // set by a child that shares this memory
 }
 
-// report is what the child writes to its pipe when a step fails.
+// report is what the child writes to its pipe when a step fails, and leaves in
+// the memory that it shares.
 type report struct {
 	stage uint32
 	index uint32

@@ -142,9 +142,14 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		return nil, &Error{Stage: StageClone, Errno: syscall.Errno(errno)}
 	}
 
+	if guarded == nil && g.clone.flags != 0 && !g.alive {
+		_ = unix.Close(int(g.pidfd))
+		reap(int(pid))
+		return nil, errStillborn
+	}
 	var r report
 	n := readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
-	if g.saysAlive() {
+	if guarded != nil {
 		if n == 0 {
 			_ = unix.Close(int(g.pidfd))
 			reap(int(pid))
@@ -156,6 +161,10 @@ func (g *program) startWith(pidfdFlag uintptr) (*Process, error) {
 		if r.stage == 0 { // else it is the guard that says so, and why not
 			n = readFull(pipe[0], unsafe.Slice((*byte)(unsafe.Pointer(&r)), unsafe.Sizeof(r)))
 		}
+	}
+	if n == 0 && guarded == nil && g.report.stage != 0 {
+		// A pipe takes memory, of which a group may be allowed none.
+		r, n = g.report, int(unsafe.Sizeof(r))
 	}
 	if n == 0 && (guarded == nil || guarded.begun()) { // closed by the exec
 		fd, errno := listener.receive()
@@ -213,20 +222,14 @@ func (g *program) fork(flags uintptr) (pid, errno uintptr) {
 // forking is what is being made, under [syscall.ForkLock].
 var forking *program
 
-// saysAlive reports whether the child is to say that it lives, since without a word
-// it isn't known whether it did.
-//
-//go:nosplit
-//go:norace
-func (g *program) saysAlive() bool { return g.clone.flags != 0 || g.guard != nil }
-
 // child runs the program in the child and never returns.
 //
 //go:nosplit
 //go:norace
 //go:nocheckptr
 func (g *program) child() {
-	if g.saysAlive() {
+	g.alive = true
+	if g.guard != nil { // whose memory nobody else sees
 		syscall.RawSyscall(unix.SYS_WRITE, uintptr(g.pipe), uintptr(unsafe.Pointer(&g.report)), unsafe.Sizeof(g.report))
 	}
 	if len(g.joins) == 0 {
