@@ -26,8 +26,10 @@ func TestArm64(t *testing.T) {
 	build.Env = append(build.Env, "GOARCH=arm64", "CGO_ENABLED=0")
 	testenv.Output(t, build)
 
+	// Nothing with other threads: the emulator has fork(2) for vfork(2), and its own
+	// locks, which some thread may hold just then, hold up the child for ever.
 	run := testenv.Command(t, emulator, bin, "-test.v",
-		"-test.run=^(TestStart|TestStartSettings|TestStartFiles|TestStartErrors|TestStartConcurrently)$",
+		"-test.run=^(TestStart|TestStartSettings|TestStartFiles|TestStartErrors)$",
 		"-test.skip=/(seccomp|bad_ruleset|bad_filter|bad_witness|nothing_to_witness|no_caps)$")
 	run.Env = append(run.Env, "SPAWN_EMULATOR="+emulator)
 	out, err := run.CombinedOutput()
