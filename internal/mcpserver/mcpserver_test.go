@@ -206,7 +206,15 @@ func TestBackground(t *testing.T) {
 	}
 	_, r = c.ok("execute_command", args{"command": "cat", "timeout": 0.1, "tty": true})
 	c.ok("write_stdin", args{"id": r.ID, "text": "line\n", "close": true})
-	_, d = c.ok("read_command_output", args{"artifact_id": r.ID, "offset": 100, "wait": 30})
+	// The output has ended a moment before the command is known to have.
+	deadline := time.Now().Add(time.Minute)
+	for {
+		_, d = c.ok("read_command_output", args{"artifact_id": r.ID, "offset": 100, "wait": 30})
+		if d.Command.State != "backgrounded" || time.Now().After(deadline) {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	if d.Command.State != "exited" {
 		t.Errorf("cat at a terminal after ^D: %+v", d.Command)
 	}
