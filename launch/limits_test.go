@@ -15,25 +15,11 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/bwrap"
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/internal/testgroup"
 	"github.com/shofer-dev/shofer-sandbox/landlock"
 	"github.com/shofer-dev/shofer-sandbox/launch"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
-
-// needGroups skips the test where this user can't have the groups for l.
-func needGroups(t *testing.T, l policy.Limits) *cgroup.Place {
-	t.Helper()
-	p, err := cgroup.Find(l, cgroup.Options{})
-	switch {
-	case err == nil:
-		return p
-	case os.Getuid() != 0:
-		t.Skip(err) // a machine needn't delegate anything
-	default:
-		testenv.Skip(t, "%v", err)
-	}
-	return nil
-}
 
 // eachBackend runs f under each backend that this machine has.
 func eachBackend(t *testing.T, f func(t *testing.T, o launch.Options, p policy.Policy)) {
@@ -98,7 +84,7 @@ func feature(a launch.Applied, promise policy.Promise) policy.Feature {
 // and what it leaves in it is ended.
 func TestLimits(t *testing.T) {
 	l := policy.Limits{Memory: 200 << 20, Pids: 30, CPUs: 64}
-	place := needGroups(t, l)
+	place := testgroup.Place(t, l)
 	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
 		testenv.CheckFDs(t)
 		p.Limits = l
@@ -179,7 +165,7 @@ func leave(parents []string) int {
 // What limits are hit is told, and the rest of the group ends with the command.
 func TestLimitsHit(t *testing.T) {
 	l := policy.Limits{Memory: 32 << 20, Pids: 20, FileSize: 1 << 20}
-	place := needGroups(t, l)
+	place := testgroup.Place(t, l)
 	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
 		p.Limits = l
 		s := prepareWith(t, p, o)
@@ -214,7 +200,7 @@ func TestLimitsHit(t *testing.T) {
 
 // A limit that is too low for the start itself is named as the reason.
 func TestLittleMemory(t *testing.T) {
-	place := needGroups(t, policy.Limits{Memory: 1 << 20})
+	place := testgroup.Place(t, policy.Limits{Memory: 1 << 20})
 	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
 		for _, n := range []int64{1, 4 << 10, 16 << 10} {
 			p.Limits = policy.Limits{Memory: n}
@@ -288,7 +274,7 @@ func TestLimitsAbsent(t *testing.T) {
 	}
 
 	// What can be held is, all the same.
-	place := needGroups(t, policy.Limits{Pids: 7})
+	place := testgroup.Place(t, policy.Limits{Pids: 7})
 	p = workspace(inside)
 	p.NoCache = true
 	p.Limits = policy.Limits{Pids: 7, IORead: []policy.IORate{{Device: "/proc", Rate: 1}}, BestEffort: true}
@@ -334,7 +320,7 @@ func TestLimitsHint(t *testing.T) {
 // No grant may cover the control groups.
 func TestLimitsGrants(t *testing.T) {
 	l := policy.Limits{Pids: 10}
-	place := needGroups(t, l)
+	place := testgroup.Place(t, l)
 	inside, _ := places(t)
 	for _, grant := range []string{"/", "/sys", "/sys/fs/cgroup", place.Folders()[0]} {
 		p := workspace(inside)
@@ -359,7 +345,7 @@ func TestLimitsGrants(t *testing.T) {
 // Limits hold in mode unconfined, too, with a word about it.
 func TestLimitsUnconfined(t *testing.T) {
 	l := policy.Limits{Pids: 10}
-	place := needGroups(t, l)
+	place := testgroup.Place(t, l)
 	s := prepare(t, policy.Policy{Mode: policy.Unconfined, Limits: l})
 	if f := feature(s.Applied(), policy.PromiseLimits); f.State != policy.Enforced || f.Why == "" {
 		t.Errorf("limits: %+v", f)
@@ -372,7 +358,7 @@ func TestLimitsUnconfined(t *testing.T) {
 
 // A group of the caller's is the caller's to end.
 func TestCmdGroup(t *testing.T) {
-	place := needGroups(t, policy.Limits{})
+	place := testgroup.Place(t, policy.Limits{})
 	eachBackend(t, func(t *testing.T, o launch.Options, p policy.Policy) {
 		o.Groups = true
 		s := prepareWith(t, p, o)
@@ -399,7 +385,7 @@ func TestCmdGroup(t *testing.T) {
 // A command that isn't started leaves no group.
 func TestLimitsNotStarted(t *testing.T) {
 	l := policy.Limits{Pids: 10}
-	place := needGroups(t, l)
+	place := testgroup.Place(t, l)
 	if s := landlock.Probe(); s.ABI < 3 {
 		testenv.Skip(t, "needs Landlock")
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/cgroup/manager"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/internal/testgroup"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/spawn"
 	"golang.org/x/sys/unix"
@@ -25,23 +26,7 @@ func TestMain(m *testing.M) {
 
 func create(t *testing.T, l policy.Limits) *cgroup.Group {
 	t.Helper()
-	p, err := cgroup.Find(l, cgroup.Options{})
-	if err != nil {
-		if os.Getuid() != 0 {
-			t.Skip(err) // a machine needn't delegate anything
-		}
-		testenv.Skip(t, "%v", err)
-	}
-	g, err := p.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := g.End(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return g
+	return testgroup.Create(t, testgroup.Place(t, l))
 }
 
 // start runs a shell script in the group.

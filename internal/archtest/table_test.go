@@ -71,6 +71,7 @@ var table = map[string]rule{
 	"internal/tamper":    {ours: []string{"policy"}},
 	"internal/witness":   {ours: []string{"policy", "seccomp"}},
 	"internal/testenv":   {},
+	"internal/testgroup": {ours: []string{"policy", "cgroup", "internal/testenv"}},
 	"internal/archtest":  {},
 
 	"cmd/...":   {ours: []string{anything}, libs: []string{""}},
@@ -87,10 +88,10 @@ var openToAll = []string{"internal/linux", "internal/fdpass", "internal/nearest"
 var openLibs = []string{"golang.org/x/sys/unix"}
 
 // testOnly are packages that no file but a test may import.
-var testOnly = []string{"testing", "internal/testenv"}
+var testOnly = []string{"testing", "internal/testenv", "internal/testgroup"}
 
 // testers are packages that tests are written with, and may import these.
-var testers = []string{"test", "runner/executortest"}
+var testers = []string{"test", "runner/executortest", "internal/testgroup"}
 
 // light are packages on the way of each start of a command: they may not import
 // heavy.

@@ -1,7 +1,6 @@
 package local_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/internal/testgroup"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 	"github.com/shofer-dev/shofer-sandbox/runner"
 	"github.com/shofer-dev/shofer-sandbox/runner/local"
@@ -22,12 +21,7 @@ import (
 // Limits hold, are told as facts, and make a group that nothing leaves.
 func TestLimits(t *testing.T) {
 	limits := policy.Limits{Memory: 64 << 20, Pids: 64}
-	if _, err := cgroup.Find(limits, cgroup.Options{}); err != nil {
-		if os.Getuid() != 0 {
-			t.Skipf("only root has control groups everywhere: %v", err)
-		}
-		testenv.Skip(t, "needs control groups: %v", err)
-	}
+	testgroup.Place(t, limits)
 	for _, way := range []string{"direct", "unconfined", "supervised", "boxed"} {
 		t.Run(way, func(t *testing.T) {
 			r := newRunner(t, runner.Config{Executor: executor(t, func(c *local.Config) {
@@ -76,7 +70,7 @@ func TestLimits(t *testing.T) {
 
 // In a group of the caller's, others that are in it aren't the command's.
 func TestCallersGroup(t *testing.T) {
-	g := callersGroup(t)
+	g := testgroup.Create(t, testgroup.Place(t, policy.Limits{Pids: 100})).Folders()[0]
 	other := exec.Command("sleep", "1000")
 	if err := other.Start(); err != nil {
 		t.Fatal(err)
@@ -110,26 +104,4 @@ func TestCallersGroup(t *testing.T) {
 			}
 		})
 	}
-}
-
-// callersGroup makes a control group.
-func callersGroup(t *testing.T) string {
-	t.Helper()
-	p, err := cgroup.Find(policy.Limits{Pids: 100}, cgroup.Options{})
-	if err != nil {
-		if os.Getuid() != 0 {
-			t.Skipf("only root has control groups everywhere: %v", err)
-		}
-		testenv.Skip(t, "needs control groups: %v", err)
-	}
-	g, err := p.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := g.End(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
-	return g.Folders()[0]
 }

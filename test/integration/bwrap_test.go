@@ -204,14 +204,7 @@ func TestBwrapSignals(t *testing.T) {
 			}
 			cmd, record := s.inBwrap(options...)
 			leadGroup(cmd)
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(out)
+			lines := startLines(t, cmd)
 			next := func(want string) {
 				t.Helper()
 				if !lines.Scan() || lines.Text() != want {
@@ -247,9 +240,9 @@ func TestBwrapKilled(t *testing.T) {
 	}
 }
 
-func bwrapKilled(t *testing.T, u testenv.User, option string) {
-	s := newStage(t, u)
-	cmd, _ := s.inBwrap(option, ".", "--", "sh", "-c", "setsid sleep 1000 & echo ready; wait")
+// startLines starts a command whose output is read line by line.
+func startLines(t *testing.T, cmd *exec.Cmd) *bufio.Scanner {
+	t.Helper()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -257,7 +250,13 @@ func bwrapKilled(t *testing.T, u testenv.User, option string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	lines := bufio.NewScanner(out)
+	return bufio.NewScanner(out)
+}
+
+func bwrapKilled(t *testing.T, u testenv.User, option string) {
+	s := newStage(t, u)
+	cmd, _ := s.inBwrap(option, ".", "--", "sh", "-c", "setsid sleep 1000 & echo ready; wait")
+	lines := startLines(t, cmd)
 	if !lines.Scan() {
 		t.Fatal("the command didn't start")
 	}

@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/shofer-dev/shofer-sandbox/cgroup"
 	"github.com/shofer-dev/shofer-sandbox/internal/testenv"
+	"github.com/shofer-dev/shofer-sandbox/internal/testgroup"
 	"github.com/shofer-dev/shofer-sandbox/policy"
 )
 
@@ -32,8 +32,7 @@ type room []string
 func needGroups(t *testing.T) room {
 	t.Helper()
 	l := policy.Limits{Memory: 1 << 40, Pids: 1 << 20, CPUs: 1000}
-	p, err := cgroup.Find(l, cgroup.Options{})
-	if needsScope(err) {
+	if _, err := cgroup.Find(l, cgroup.Options{}); needsScope(err) {
 		scope, err := cgroup.TryScope(t.Context())
 		if err == nil {
 			err = scope.Holds(l, cgroup.Options{})
@@ -43,21 +42,7 @@ func needGroups(t *testing.T) room {
 		}
 		return nil
 	}
-	if err != nil {
-		if os.Getuid() != 0 {
-			t.Skip(err) // a machine needn't delegate anything
-		}
-		testenv.Skip(t, "%v", err)
-	}
-	g, err := p.Create()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := g.End(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
-	})
+	g := testgroup.Create(t, testgroup.Place(t, l))
 	parts := g.Parts()
 	if len(parts) == 1 {
 		return g.Folders()
